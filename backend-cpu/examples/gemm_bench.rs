@@ -11,8 +11,9 @@ use std::time::Instant;
 
 use half::bf16;
 use tightrope_backend_cpu::fast::gemm::{
-    Element, Gemm, Mat, MatMut, gemm, kernel_name, scratch_bytes,
+    Element, Gemm, Mat, MatMut, Sizes, gemm, kernel_name, scratch_bytes,
 };
+use tightrope_backend_cpu::isa::{Isa, IsaError};
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -64,25 +65,28 @@ fn as_bytes<T>(values: &[T]) -> *const u8 {
     values.as_ptr().cast()
 }
 
-fn main() {
+fn main() -> Result<(), IsaError> {
+    let isa = Isa::chosen()?;
     let number = |at: usize| std::env::args().nth(at).and_then(|a| a.parse().ok());
     let (threads, rows): (usize, usize) = (number(1).unwrap_or(2), number(2).unwrap_or(4096));
     println!("{threads} threads, GFLOP/s");
     println!(
         "kernels: f32 {}, bf16 {}\n",
-        kernel_name(Element::F32, Element::F32),
-        kernel_name(Element::Bf16, Element::Bf16)
+        kernel_name(isa.level(), Element::F32, Element::F32),
+        kernel_name(isa.level(), Element::Bf16, Element::Bf16)
     );
     println!(
         "{:20} {:>8} {:>8} {:>7} {:>8} {:>7} | {:>8} {:>8} {:>7}",
         "m×n×k", "f32", "crate", "ratio", "peak", "% peak", "bf16", "peak", "% peak"
     );
     for (kind, m, n, k) in shapes(rows) {
-        row(kind, m, n, k, threads);
+        row(isa, kind, Sizes { m, n, k }, threads);
     }
+    Ok(())
 }
 
-fn row(kind: Kind, m: usize, n: usize, k: usize, threads: usize) {
+fn row(isa: Isa, kind: Kind, sizes: Sizes, threads: usize) {
+    let Sizes { m, n, k } = sizes;
     let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
     let narrow = |v: &[f32]| v.iter().map(|&x| bf16::from_f32(x)).collect::<Vec<_>>();
     let (a16, b16) = (narrow(&a), narrow(&b));
@@ -111,16 +115,16 @@ fn row(kind: Kind, m: usize, n: usize, k: usize, threads: usize) {
     let wide = matmul(operands, MatMut::rows(out.as_mut_ptr().cast(), Element::F32, n));
     let operands = view(as_bytes(&a16), as_bytes(&b16), Element::Bf16);
     let short = matmul(operands, MatMut::rows(out16.as_mut_ptr().cast(), Element::Bf16, n));
-    let scratch = |e| vec![0u8; scratch_bytes(m, n, k, e, e, threads)];
+    let scratch = |e| vec![0u8; scratch_bytes(isa.level(), sizes, e, e, threads)];
     let (mut scratch_f32, mut scratch_bf16) = (scratch(Element::F32), scratch(Element::Bf16));
 
     let mut own_f32 = || {
         // SAFETY: the views cover the vectors above, which outlive them and don't overlap.
-        unsafe { gemm(&wide, threads, &mut scratch_f32) }.expect("enough scratch");
+        unsafe { gemm(isa, &wide, threads, &mut scratch_f32) }.expect("enough scratch");
     };
     let mut own_bf16 = || {
         // SAFETY: as above.
-        unsafe { gemm(&short, threads, &mut scratch_bf16) }.expect("enough scratch");
+        unsafe { gemm(isa, &short, threads, &mut scratch_bf16) }.expect("enough scratch");
     };
     let mut crate_f32 = || {
         let parallelism = ::gemm::Parallelism::Rayon(threads);

@@ -9,7 +9,8 @@ use tightrope_backend_cpu::arena::Arena;
 use tightrope_backend_cpu::fast::attention::{self, Cache, Dims, Masked, Place, Saved, Scores};
 use tightrope_backend_cpu::fast::norm::{self, ParameterGrads};
 use tightrope_backend_cpu::fast::rows::{self, Places, Rotary};
-use tightrope_backend_cpu::fast::vmath::{self, Isa, Storage};
+use tightrope_backend_cpu::fast::vmath::{self, Storage};
+use tightrope_backend_cpu::isa::Isa;
 use tightrope_backend_cpu::tape::Tape;
 use tightrope_core::expr::{Binary, Unary, constant, input};
 use tightrope_core::ops::{Map, Mask, Rope};
@@ -23,6 +24,7 @@ enum Work {
 
 struct Bench {
     filter: String,
+    isa: Isa,
 }
 
 impl Bench {
@@ -69,16 +71,36 @@ fn attention<T: Storage>(bench: &Bench, name: &str, threads: usize) {
             let pairs: usize = (0..positions).map(|query| mask.keys(query, positions).len()).sum();
             // Two matmuls forward, five backward.
             let matmul = (2 * batch * heads * pairs * head_dim) as f64;
-            let mut scratch = vec![0.0; attention::forward_scratch::<T>(&dims, threads)];
+            let mut scratch =
+                vec![0.0; attention::forward_scratch::<T>(bench.isa.level(), &dims, threads)];
             let op = format!("attention {name} {which}");
             bench.line(&op, &shape, Work::Flop(2.0 * matmul), || {
-                attention::forward(&dims, scores, &masked, &qkv, &mut out, &mut lse, &mut scratch);
+                attention::forward(
+                    bench.isa,
+                    &dims,
+                    scores,
+                    &masked,
+                    &qkv,
+                    &mut out,
+                    &mut lse,
+                    &mut scratch,
+                );
             });
-            let mut scratch = vec![0.0; attention::backward_scratch::<T>(&dims, threads)];
+            let mut scratch =
+                vec![0.0; attention::backward_scratch::<T>(bench.isa.level(), &dims, threads)];
             let op = format!("attention grad {name} {which}");
             bench.line(&op, &shape, Work::Flop(5.0 * matmul), || {
                 let saved = Saved { qkv: &qkv, out: &out, lse: &lse };
-                attention::backward(&dims, scores, &masked, saved, &dout, &mut dqkv, &mut scratch);
+                attention::backward(
+                    bench.isa,
+                    &dims,
+                    scores,
+                    &masked,
+                    saved,
+                    &dout,
+                    &mut dqkv,
+                    &mut scratch,
+                );
             });
         }
     }
@@ -95,11 +117,20 @@ fn decode<T: Storage>(bench: &Bench, name: &str, threads: usize) {
     bench.line(&format!("decode {name}"), "B=1 T=1024 H=12 D=64", Work::Bytes(bytes), || {
         let cache = Cache { keys: &keys, values: &values_ };
         let place = Place { position: 1023, window: None };
-        attention::decode(&dims, Scores::scaled(0.125), place, &q, cache, &mut out, &mut scratch);
+        attention::decode(
+            bench.isa,
+            &dims,
+            Scores::scaled(0.125),
+            place,
+            &q,
+            cache,
+            &mut out,
+            &mut scratch,
+        );
     });
 }
 
-type OnSlice = fn(&[f32], &mut [f32]);
+type OnSlice = fn(Isa, &[f32], &mut [f32]);
 
 fn functions(bench: &Bench) {
     // Small enough for the second-level cache: what is timed is the arithmetic, on one thread.
@@ -119,17 +150,18 @@ fn functions(bench: &Bench) {
     ];
     for (name, function, from) in all {
         bench.line(&format!("vmath {name}"), "32768, one thread", work(), || {
-            function(from, &mut y);
+            function(bench.isa, from, &mut y);
         });
     }
-    bench
-        .line("vmath pow", "32768, one thread", work(), || vmath::pow_slice(&positive, &x, &mut y));
+    bench.line("vmath pow", "32768, one thread", work(), || {
+        vmath::pow_slice(bench.isa, &positive, &x, &mut y)
+    });
     let mut half = vec![bf16::ZERO; n];
     bench.line("vmath f32 to bf16", "32768, one thread", Work::Bytes((6 * n) as f64), || {
-        vmath::store_slice(&x, &mut half);
+        vmath::store_slice(bench.isa, &x, &mut half);
     });
     bench.line("vmath bf16 to f32", "32768, one thread", Work::Bytes((6 * n) as f64), || {
-        vmath::load_slice(&half, &mut y);
+        vmath::load_slice(bench.isa, &half, &mut y);
     });
 }
 
@@ -141,7 +173,7 @@ fn norms<T: Storage>(bench: &Bench, name: &str) {
     let bytes = |tensors: usize| Work::Bytes((tensors * r * c * size_of::<T>()) as f64);
     let shape = format!("R={r} C={c}");
     bench.line(&format!("layer norm {name}"), &shape, bytes(2), || {
-        norm::layer_norm(&x, &weight, Some(&bias), 1e-5, &mut y, &mut mean, &mut rstd);
+        norm::layer_norm(bench.isa, &x, &weight, Some(&bias), 1e-5, &mut y, &mut mean, &mut rstd);
     });
     let (mut dweight, mut dbias) = (vec![0.0; c], vec![0.0; c]);
     let mut scratch = vec![0.0; norm::norm_backward_scratch(r, c)];
@@ -149,6 +181,7 @@ fn norms<T: Storage>(bench: &Bench, name: &str) {
         let bias = Some(&mut dbias[..]);
         let grads = Some(ParameterGrads { weight: &mut dweight, bias, accumulate: true });
         norm::layer_norm_backward(
+            bench.isa,
             &x,
             &weight,
             &mean,
@@ -160,11 +193,20 @@ fn norms<T: Storage>(bench: &Bench, name: &str) {
         );
     });
     bench.line(&format!("rms norm {name}"), &shape, bytes(2), || {
-        norm::rms_norm(&x, &weight, 1e-5, &mut y, &mut rstd);
+        norm::rms_norm(bench.isa, &x, &weight, 1e-5, &mut y, &mut rstd);
     });
     bench.line(&format!("rms norm grad {name}"), &shape, bytes(3), || {
         let grads = Some(ParameterGrads { weight: &mut dweight, bias: None, accumulate: true });
-        norm::rms_norm_backward(&x, &weight, &rstd, Some(&dy), &mut y, grads, &mut scratch);
+        norm::rms_norm_backward(
+            bench.isa,
+            &x,
+            &weight,
+            &rstd,
+            Some(&dy),
+            &mut y,
+            grads,
+            &mut scratch,
+        );
     });
 }
 
@@ -175,14 +217,14 @@ fn matrices<T: Storage>(bench: &Bench, name: &str, threads: usize) -> Result<(),
     let mut loss = vec![0.0; r];
     let bytes = |tensors: usize, n: usize| Work::Bytes((tensors * n * size_of::<T>()) as f64);
     let shape = format!("R={r} V={vocab} of {padded}");
-    rows::cross_entropy(&logits, &targets, vocab, &mut loss, None)?;
+    rows::cross_entropy(bench.isa, &logits, &targets, vocab, &mut loss, None)?;
     bench.line(&format!("cross-entropy {name}"), &shape, bytes(1, r * padded), || {
         // The targets were accepted above.
-        let _ = rows::cross_entropy(&logits, &targets, vocab, &mut loss, None);
+        let _ = rows::cross_entropy(bench.isa, &logits, &targets, vocab, &mut loss, None);
     });
     bench.line(&format!("cross-entropy in place {name}"), &shape, bytes(2, r * padded), || {
         let (logits, loss) = (&mut logits, &mut loss);
-        let _ = rows::cross_entropy_in_place(logits, &targets, vocab, 1.0, loss, None);
+        let _ = rows::cross_entropy_in_place(bench.isa, logits, &targets, vocab, 1.0, loss, None);
     });
 
     let (r, c) = (4096, 768);
@@ -192,21 +234,21 @@ fn matrices<T: Storage>(bench: &Bench, name: &str, threads: usize) -> Result<(),
     let mut squares = vec![0.0; (r * c).div_ceil(4096)];
     let shape = format!("R={r} C={c}");
     bench.line(&format!("column sums {name}"), &shape, bytes(1, r * c), || {
-        rows::column_sums(&x, &mut sums, true, &mut scratch);
+        rows::column_sums(bench.isa, &x, &mut sums, true, &mut scratch);
     });
     bench.line(&format!("sum of squares {name}"), &shape, bytes(1, r * c), || {
-        rows::block_square_sums(&x, 4096, &mut squares);
+        rows::block_square_sums(bench.isa, &x, 4096, &mut squares);
     });
     let ids: Vec<i32> = (0..r as i32).map(|i| i * i % 8192).collect();
     let table = values::<T>(8192 * c, 1.0);
     let (mut y, mut dtable) = (x.clone(), vec![0.0; 8192 * c]);
-    rows::gather(&table, &ids, c, &mut y)?;
+    rows::gather(bench.isa, &table, &ids, c, &mut y)?;
     bench.line(&format!("gather {name}"), &shape, bytes(2, r * c), || {
-        let _ = rows::gather(&table, &ids, c, &mut y);
+        let _ = rows::gather(bench.isa, &table, &ids, c, &mut y);
     });
     let moved = Work::Bytes((r * c * (size_of::<T>() + 8)) as f64);
     bench.line(&format!("scatter-add {name}"), &shape, moved, || {
-        let _ = rows::scatter_add(&x, &ids, c, &mut dtable);
+        let _ = rows::scatter_add(bench.isa, &x, &ids, c, &mut dtable);
     });
     let op = Rope::new(12, 64, 1e4);
     let rotary = Rotary { positions: 256, heads: 18, places: Places::From(0), op: &op };
@@ -214,7 +256,7 @@ fn matrices<T: Storage>(bench: &Bench, name: &str, threads: usize) -> Result<(),
     let mut scratch = vec![0.0; rows::rope_scratch(64, threads)];
     let moved = bytes(2, r * 12 * 64);
     bench.line(&format!("rope in place {name}"), "R=4096 heads=12 of 18 D=64", moved, || {
-        rows::rope_in_place(&rotary, &mut qkv, &mut scratch);
+        rows::rope_in_place(bench.isa, &rotary, &mut qkv, &mut scratch);
     });
     Ok(())
 }
@@ -271,7 +313,7 @@ fn updates(bench: &Bench, elements: usize) {
         let name = if halves { "AdamW bf16 + i16" } else { "AdamW f32" };
         bench.line(name, &format!("{elements}"), Work::Bytes((read + written) as f64), || {
             // SAFETY: nothing else uses the tensors.
-            unsafe { tape.run(&views, &outputs) };
+            unsafe { tape.run(bench.isa, &views, &outputs) };
         });
     }
 }
@@ -282,8 +324,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(threads) => threads.parse()?,
         None => std::thread::available_parallelism()?.get(),
     };
-    let bench = Bench { filter: arguments.next().unwrap_or_default() };
-    println!("{} on {threads} threads", Isa::detect().name());
+    let bench = Bench { filter: arguments.next().unwrap_or_default(), isa: Isa::chosen()? };
+    println!("{} on {threads} threads", bench.isa.name());
     rayon::ThreadPoolBuilder::new().num_threads(threads).build()?.install(|| {
         attention::<f32>(&bench, "f32", threads);
         attention::<bf16>(&bench, "bf16", threads);

@@ -6,12 +6,16 @@
 //! | [`tape`] | maps: formulas over blocks of elements |
 //! | [`overrides`] | which ops have a fast path, and the scratch it needs |
 //! | [`fast`] | the fast paths: pure functions on slices |
+//! | [`isa`] | instruction sets: the data of each, and which this processor has |
 //!
 //! Ops without a fast path run core's reference. Work is split over a thread pool in ways that depend on
 //! shapes alone, so results don't depend on the number of threads.
 
 pub mod arena;
+#[cfg(test)]
+mod draws;
 pub mod fast;
+pub mod isa;
 pub mod overrides;
 #[cfg(not(target_family = "wasm"))]
 pub mod peak;
@@ -20,14 +24,17 @@ mod threads;
 
 use std::ops::Range;
 use std::sync::Arc;
+#[cfg(not(target_family = "wasm"))]
+use std::time::Instant;
 
 use tightrope_core::ops::{Array, Indices};
 use tightrope_core::plan::Target;
 use tightrope_core::{
-    Backend, DeviceError, DeviceKind, Node, Op, Plan, Reading, Rule, Tensor, Type,
+    Backend, Cancel, DeviceError, DeviceKind, Node, Op, Plan, Reading, Rule, Tensor, Type,
 };
 
 use arena::{ALIGNMENT, Arena, View};
+use isa::Isa;
 use overrides::Scratch;
 use tape::Tape;
 use threads::Pool;
@@ -35,6 +42,7 @@ use threads::Pool;
 /// The processor as a device.
 pub struct Cpu {
     pool: Pool,
+    isa: Isa,
     loaded: Option<Loaded>,
     references: bool,
 }
@@ -48,12 +56,21 @@ struct Loaded {
 }
 
 impl Cpu {
-    /// A device of `threads` threads; 0 takes as many as the process may use.
+    /// A device of `threads` threads; 0 takes as many as the process may use. Ops run by the widest instruction set that the
+    /// processor has, or by the one that [`isa::VARIABLE`] forces.
     ///
     /// # Errors
-    /// [`DeviceError::Lost`] where the system refuses the threads.
+    /// [`DeviceError::Lost`] where the system refuses the threads, and [`DeviceError::Input`] where the processor lacks what is
+    /// forced.
     pub fn new(threads: usize) -> Result<Self, DeviceError> {
-        Ok(Self { pool: Pool::new(threads)?, loaded: None, references: false })
+        let isa = Isa::chosen().map_err(|error| DeviceError::Input(error.to_string()))?;
+        Ok(Self { pool: Pool::new(threads)?, isa, loaded: None, references: false })
+    }
+
+    /// The same device with ops by the instruction set `isa`.
+    pub fn with_isa(mut self, isa: Isa) -> Self {
+        self.isa = isa;
+        self
     }
 
     /// The same device without fast paths: every op runs core's reference. To bisect a wrong number.
@@ -62,13 +79,91 @@ impl Cpu {
         self
     }
 
+    /// The instruction set that runs ops.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
     /// Threads of the pool.
     pub fn threads(&self) -> usize {
         self.pool.threads()
     }
 
+    /// Refuses a plan that has less scratch for an op than this device needs.
+    fn check_scratch(&self, plan: &Plan) -> Result<(), DeviceError> {
+        for (program, steps) in plan.graph.programs.iter().zip(&plan.programs) {
+            for step in &steps.steps {
+                let node = &program.nodes[step.node];
+                let (inputs, outputs) = plan.graph.types(node);
+                let need = self.workspace(&node.op, &inputs, &outputs);
+                let has = step.workspace.map_or(0, |(_, bytes)| bytes);
+                if has < need {
+                    return Err(DeviceError::Input(format!(
+                        "op {} ({}) needs {need} bytes of scratch on {}, and the plan has {has}: \
+                         plan on the device that runs it",
+                        step.node,
+                        node.op.name(),
+                        self.name()
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn loaded(&self) -> &Loaded {
         self.loaded.as_ref().expect("a plan was prepared before it's used")
+    }
+
+    /// Replays steps, and calls `tick` before the first one and after each.
+    fn replay(
+        &mut self,
+        program: usize,
+        steps: Range<usize>,
+        cancel: &Cancel,
+        mut tick: impl FnMut() + Send,
+    ) -> Result<(), DeviceError> {
+        let Loaded { plan, arena, tapes } = self.loaded();
+        let nodes = &plan.graph.programs[program].nodes;
+        let view = |tensor: Tensor| {
+            let (offset, _) = plan.range(tensor).expect("tensors of a program have a place");
+            arena.view(offset, plan.graph.ty(tensor))
+        };
+        let replay = || {
+            tick();
+            for step in &plan.programs[program].steps[steps] {
+                cancel.check()?;
+                let node = &nodes[step.node];
+                let inputs: Vec<View<'_>> = node.inputs.iter().map(|&t| view(t)).collect();
+                let outputs: Vec<View<'_>> = node.outputs.iter().map(|&t| view(t)).collect();
+                check_ids(&node.op, &inputs, |i| plan.graph.info(node.inputs[i]).name.clone())?;
+                if let Some(tape) = &tapes[program][step.node] {
+                    // SAFETY: steps run one after the other; the plan shares storage as the map allows.
+                    unsafe { tape.run(self.isa, &inputs, &outputs) };
+                    tick();
+                    continue;
+                }
+                let scratch = match step.workspace {
+                    // SAFETY: the plan gives a step's scratch to nothing else during that step.
+                    Some((at, bytes)) => unsafe { arena.scratch(at, bytes) },
+                    None => &mut [],
+                };
+                let scratch = Scratch { bytes: scratch, isa: self.isa, threads: self.threads() };
+                // SAFETY: steps run one after the other, and the plan gives every tensor of a step a range
+                // of its own but for in-place pairs, which the overrides know.
+                let done = !self.references
+                    && unsafe { overrides::run(&node.op, &inputs, &outputs, scratch) };
+                if !done {
+                    // SAFETY: only this thread touches the arena now.
+                    unsafe { reference(&node.op, &inputs, &outputs) };
+                }
+                tick();
+            }
+            // The last op may have been left unfinished.
+            cancel.check()?;
+            Ok(())
+        };
+        self.pool.run(cancel, replay)
     }
 }
 
@@ -81,7 +176,7 @@ impl Target for Cpu {
         if self.references {
             return 0;
         }
-        overrides::scratch_bytes(op, inputs, outputs, self.threads()) as u64
+        overrides::scratch_bytes(op, inputs, outputs, self.isa.level(), self.threads()) as u64
     }
 
     fn in_place(&self, op: &Op) -> bool {
@@ -107,7 +202,7 @@ impl Backend for Cpu {
     }
 
     fn name(&self) -> String {
-        let isa = fast::vmath::Isa::detect().name();
+        let isa = self.isa.name();
         let threads = self.threads();
         let noun = if threads == 1 { "thread" } else { "threads" };
         format!("cpu ({threads} {noun}, {isa})")
@@ -115,6 +210,7 @@ impl Backend for Cpu {
 
     fn prepare(&mut self, plan: Arc<Plan>) -> Result<(), DeviceError> {
         self.loaded = None;
+        self.check_scratch(&plan)?;
         let refused = || DeviceError::OutOfMemory {
             need: plan.arena_bytes,
             have: None,
@@ -152,42 +248,25 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
-        let Loaded { plan, arena, tapes } = self.loaded();
-        let nodes = &plan.graph.programs[program].nodes;
-        let view = |tensor: Tensor| {
-            let (offset, _) = plan.range(tensor).expect("tensors of a program have a place");
-            arena.view(offset, plan.graph.ty(tensor))
-        };
-        let replay = || {
-            for step in &plan.programs[program].steps[steps] {
-                let node = &nodes[step.node];
-                let inputs: Vec<View<'_>> = node.inputs.iter().map(|&t| view(t)).collect();
-                let outputs: Vec<View<'_>> = node.outputs.iter().map(|&t| view(t)).collect();
-                check_ids(&node.op, &inputs, |i| plan.graph.info(node.inputs[i]).name.clone())?;
-                if let Some(tape) = &tapes[program][step.node] {
-                    // SAFETY: steps run one after the other; the plan shares storage as the map allows.
-                    unsafe { tape.run(&inputs, &outputs) };
-                    continue;
-                }
-                let scratch = match step.workspace {
-                    // SAFETY: the plan gives a step's scratch to nothing else during that step.
-                    Some((at, bytes)) => unsafe { arena.scratch(at, bytes) },
-                    None => &mut [],
-                };
-                let scratch = Scratch { bytes: scratch, threads: self.threads() };
-                // SAFETY: steps run one after the other, and the plan gives every tensor of a step a range
-                // of its own but for in-place pairs, which the overrides know.
-                let done = !self.references
-                    && unsafe { overrides::run(&node.op, &inputs, &outputs, scratch) };
-                if !done {
-                    // SAFETY: only this thread touches the arena now.
-                    unsafe { reference(&node.op, &inputs, &outputs) };
-                }
-            }
-            Ok(())
-        };
-        self.pool.run(replay)
+    fn run(
+        &mut self,
+        program: usize,
+        steps: Range<usize>,
+        cancel: &Cancel,
+    ) -> Result<(), DeviceError> {
+        self.replay(program, steps, cancel, || ())
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn run_timed(
+        &mut self,
+        program: usize,
+        steps: Range<usize>,
+    ) -> Result<Option<Vec<f64>>, DeviceError> {
+        let mut moments = Vec::with_capacity(steps.len() + 1);
+        self.replay(program, steps, &Cancel::default(), || moments.push(Instant::now()))?;
+        let seconds = |pair: &[Instant]| (pair[1] - pair[0]).as_secs_f64();
+        Ok(Some(moments.windows(2).map(seconds).collect()))
     }
 
     fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {

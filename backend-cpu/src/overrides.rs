@@ -4,19 +4,23 @@ mod matmuls;
 mod matrices;
 mod moves;
 mod sequences;
+#[cfg(test)]
+mod tests;
 
 use half::{bf16, f16};
-use tightrope_core::ops::{LinearCrossEntropyGrad, LinearDistillationGrad, SquareSum};
+use tightrope_core::ops::SquareSum;
 use tightrope_core::{DType, Op, Type};
 
 use crate::arena::View;
 use crate::fast::{attention, norm, rows};
-use matmuls::Made;
+use crate::isa::{Isa, Level};
 
 /// Scratch of one step, as the plan placed it.
 pub struct Scratch<'a> {
     /// The bytes; aligned as the arena is.
     pub bytes: &'a mut [u8],
+    /// The instruction set that computes the step, for which the scratch was sized.
+    pub isa: Isa,
     /// Threads of the pool, for which the scratch was sized.
     pub threads: usize,
 }
@@ -54,24 +58,28 @@ macro_rules! by_storage {
 }
 use by_storage;
 
-/// Scratch that the fast path of `op` needs on `threads` threads, bytes; 0 where it needs none.
-pub fn scratch_bytes(op: &Op, inputs: &[&Type], outputs: &[&Type], threads: usize) -> usize {
+/// Scratch that the fast path of `op` needs by an instruction set, on `threads` threads, bytes; 0 where it needs none.
+pub fn scratch_bytes(
+    op: &Op,
+    inputs: &[&Type],
+    outputs: &[&Type],
+    level: Level,
+    threads: usize,
+) -> usize {
     match op {
-        Op::MatMul(op) => matmuls::matmul_scratch(op, inputs[0], inputs[1], threads),
-        Op::LinearCrossEntropy(_) | Op::LinearDistillation(_) => {
-            matmuls::loss_scratch(op, inputs, Made::Loss, threads)
-        }
-        Op::LinearCrossEntropyGrad(LinearCrossEntropyGrad { weight, .. })
-        | Op::LinearDistillationGrad(LinearDistillationGrad { weight, .. }) => {
-            matmuls::loss_scratch(op, inputs, Made::of(*weight), threads)
-        }
+        Op::MatMul(op) => matmuls::matmul_scratch(op, inputs[0], inputs[1], level, threads),
+        Op::LinearCrossEntropy(_)
+        | Op::LinearCrossEntropyGrad(_)
+        | Op::LinearCrossEntropyRows(_)
+        | Op::LinearDistillation(_)
+        | Op::LinearDistillationGrad(_) => matmuls::loss_scratch(op, inputs, level, threads),
         Op::Attention(op) => {
             let dims = sequences::dims(op, inputs[0]);
-            4 * by_storage!(inputs[0].dtype, 0, attention::forward_scratch(&dims, threads))
+            4 * by_storage!(inputs[0].dtype, 0, attention::forward_scratch(level, &dims, threads))
         }
         Op::AttentionGrad(grad) => {
             let dims = sequences::dims(&grad.0, inputs[0]);
-            4 * by_storage!(inputs[0].dtype, 0, attention::backward_scratch(&dims, threads))
+            4 * by_storage!(inputs[0].dtype, 0, attention::backward_scratch(level, &dims, threads))
         }
         Op::CachedAttention(op) => {
             4 * sequences::cached_scratch(&op.0, inputs[0], inputs[1], threads).0
@@ -101,13 +109,14 @@ pub unsafe fn run(
     scratch: Scratch<'_>,
 ) -> bool {
     let Some(first) = inputs.first() else { return false };
-    let dtype = first.ty().dtype;
+    let (dtype, isa) = (first.ty().dtype, scratch.isa);
     // SAFETY: passed on.
     unsafe {
         match op {
             Op::MatMul(op) => matmuls::matmul(op, inputs, outputs, scratch),
             Op::LinearCrossEntropy(_)
             | Op::LinearCrossEntropyGrad(_)
+            | Op::LinearCrossEntropyRows(_)
             | Op::LinearDistillation(_)
             | Op::LinearDistillationGrad(_) => matmuls::loss(op, inputs, outputs, scratch),
             Op::Attention(op) => {
@@ -123,18 +132,20 @@ pub unsafe fn run(
                 by_storage!(dtype, false, sequences::rotate(op, inputs, outputs, scratch))
             }
             Op::LayerNorm(op) => {
-                by_storage!(dtype, false, matrices::layer_norm(op, inputs, outputs))
+                by_storage!(dtype, false, matrices::layer_norm(isa, op, inputs, outputs))
             }
             Op::LayerNormGrad(op) if !op.residual => {
                 by_storage!(dtype, false, matrices::layer_norm_grad(inputs, outputs, scratch))
             }
-            Op::RmsNorm(op) => by_storage!(dtype, false, matrices::rms_norm(op, inputs, outputs)),
+            Op::RmsNorm(op) => {
+                by_storage!(dtype, false, matrices::rms_norm(isa, op, inputs, outputs))
+            }
             Op::RmsNormGrad(op) if !op.residual => {
                 by_storage!(dtype, false, matrices::rms_norm_grad(inputs, outputs, scratch))
             }
-            Op::Softmax(_) => by_storage!(dtype, false, matrices::softmax(inputs, outputs)),
+            Op::Softmax(_) => by_storage!(dtype, false, matrices::softmax(isa, inputs, outputs)),
             Op::SoftmaxGrad(_) => {
-                by_storage!(dtype, false, matrices::softmax_grad(inputs, outputs))
+                by_storage!(dtype, false, matrices::softmax_grad(isa, inputs, outputs))
             }
             Op::Reduce(op) => {
                 by_storage!(dtype, false, matrices::reduce(op, inputs, outputs, scratch))
@@ -144,12 +155,22 @@ pub unsafe fn run(
                 inputs[1..].iter().all(|x| {
                     let first = slot;
                     slot += SquareSum::blocks(x.ty().elements());
-                    by_storage!(x.ty().dtype, false, matrices::square_sum(x, &outputs[0], first))
+                    by_storage!(
+                        x.ty().dtype,
+                        false,
+                        matrices::square_sum(isa, x, &outputs[0], first)
+                    )
                 })
             }
-            Op::Quantize(op) => by_storage!(dtype, false, matrices::quantize(op, inputs, outputs)),
+            Op::Quantize(op) => {
+                by_storage!(dtype, false, matrices::quantize(isa, op, inputs, outputs))
+            }
             Op::Dequantize(op) => {
-                by_storage!(outputs[0].ty().dtype, false, matrices::dequantize(op, inputs, outputs))
+                by_storage!(
+                    outputs[0].ty().dtype,
+                    false,
+                    matrices::dequantize(isa, op, inputs, outputs)
+                )
             }
             Op::DequantizeNf4(op) => {
                 by_storage!(
@@ -169,10 +190,17 @@ pub unsafe fn run(
             Op::CrossEntropy(_) => {
                 by_storage!(dtype, false, matrices::cross_entropy(inputs, outputs, scratch))
             }
+            Op::CrossEntropyRows(_) => {
+                by_storage!(
+                    dtype,
+                    false,
+                    matrices::cross_entropy_rows(scratch.isa, inputs, outputs)
+                )
+            }
             Op::CrossEntropyGrad(_) => {
                 by_storage!(dtype, false, matrices::cross_entropy_grad(inputs, outputs, scratch))
             }
-            Op::Embedding(_) => by_storage!(dtype, false, matrices::gather(inputs, outputs)),
+            Op::Embedding(_) => by_storage!(dtype, false, matrices::gather(isa, inputs, outputs)),
             Op::EmbeddingGrad(op) => {
                 let dtype = inputs[1].ty().dtype;
                 by_storage!(dtype, false, matrices::scatter(op, inputs, outputs, scratch))

@@ -230,7 +230,7 @@ pub(crate) fn flops_of_avx2() -> Option<f64> {
 
 #[cfg(target_arch = "x86_64")]
 fn bf16_kernel() -> Option<Kernel> {
-    if amx::usable() {
+    if crate::isa::amx::usable() {
         // A round of vectors takes a twelfth of the time of one of tiles; there are as many multiplications here.
         const SHARE: usize = 16;
         let run = |rounds: usize| {

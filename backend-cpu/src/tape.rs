@@ -16,7 +16,8 @@ use tightrope_core::expr::{Binary, Unary, round_stochastic, split};
 use tightrope_core::ops::{KEY_WORDS, Map, RandomKey, fill_uniform};
 
 use crate::arena::View;
-use crate::fast::vmath::{self, Isa, Simd, Storage, dispatched};
+use crate::fast::vmath::{self, Simd, Storage, dispatched};
+use crate::isa::Isa;
 use crate::threads;
 use adamw::AdamW;
 use gelu::Gelu;
@@ -167,12 +168,12 @@ impl Tape {
         self.known.is_some()
     }
 
-    /// Runs the map over a node's tensors, on the current thread pool.
+    /// Runs the map over a node's tensors by the instruction set `isa`, on the current thread pool.
     ///
     /// # Safety
     /// Nothing else uses the tensors meanwhile. Outputs may share storage with inputs as
     /// [`tightrope_core::Rule::overwrites`] and [`tightrope_core::Rule::may_overwrite`] of the map allow.
-    pub unsafe fn run(&self, inputs: &[View<'_>], outputs: &[View<'_>]) {
+    pub unsafe fn run(&self, isa: Isa, inputs: &[View<'_>], outputs: &[View<'_>]) {
         let per_segment = self.map.inputs_per_segment(inputs.len());
         let (key, rank): (RandomKey, _) = match inputs.last() {
             Some(key) if self.map.is_random() => {
@@ -190,7 +191,6 @@ impl Tape {
                 (0..elements).step_by(TASK).map(move |start| (segment, start))
             })
             .collect();
-        let isa = Isa::detect();
         threads::for_each(tasks.len(), |index| {
             let (segment, start) = tasks[index];
             let own = |i| inputs[self.map.position(segment, i, per_segment)];

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tightrope_core::plan::{PlannedAs, Target};
-use tightrope_core::{Backend, DeviceError, DeviceKind, Plan, Reading};
+use tightrope_core::{Backend, Cancel, DeviceError, DeviceKind, Plan, Reading};
 
 use crate::driver::{Version, has_wgmma, tensor_cores};
 use crate::limits;
@@ -72,7 +72,7 @@ impl Backend for Described {
         self.absent()
     }
 
-    fn run(&mut self, _program: usize, _steps: Range<usize>) -> Result<(), DeviceError> {
+    fn run(&mut self, _: usize, _: Range<usize>, _: &Cancel) -> Result<(), DeviceError> {
         self.absent()
     }
 

@@ -30,10 +30,10 @@ pub use described::Described;
 use tightrope_core::launch::{Api, CudaLimits, Launch, Limits, Tile};
 use tightrope_core::plan::{PlannedAs, Target};
 use tightrope_core::{
-    Backend, DType, DeviceError, DeviceKind, HostMemory, Links, Plan, Reading, Variants,
+    Backend, Cancel, DType, DeviceError, DeviceKind, HostMemory, Links, Plan, Reading, Variants,
 };
 
-use driver::{Copies, Driver, Staging};
+use driver::{Copies, Driver, InFlight, Staging};
 use matmuls::{Makers, Matmuls, Tally};
 use planning::Planning;
 use recording::Recording;
@@ -77,6 +77,7 @@ pub struct Cuda {
     planning: Planning,
     staging: Staging,
     copies: Copies,
+    in_flight: InFlight,
     loaded: Option<Prepared>,
 }
 
@@ -93,7 +94,8 @@ impl Cuda {
         let limits =
             limits().with_cuda(|own| (own.tensor_cores, own.wgmma) = (tensor_cores, wgmma));
         let planning = Planning::new(limits, driver.finds_links());
-        Self { driver, planning, staging, copies, loaded: None }
+        let in_flight = InFlight::default();
+        Self { driver, planning, staging, copies, in_flight, loaded: None }
     }
 
     /// Says who makes matmuls: from the beginning, the kernels.
@@ -207,15 +209,26 @@ impl Backend for Cuda {
         self.staging.write(&mut *self.driver, at, data)
     }
 
-    fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
+    fn run(
+        &mut self,
+        program: usize,
+        steps: Range<usize>,
+        cancel: &Cancel,
+    ) -> Result<(), DeviceError> {
         let loaded = self.loaded.as_ref().expect("a plan was prepared before it's used");
-        if let Some(recorded) = loaded.recording.replay(program, &steps) {
-            return self.driver.replay(recorded);
+        for piece in loaded.recording.pieces(program, &steps) {
+            cancel.check()?;
+            self.in_flight.wait(&mut *self.driver)?;
+            match piece.recorded {
+                Some(recorded) => self.driver.replay(recorded)?,
+                None => {
+                    let mut tasks = loaded.recording.steps[program][piece.steps].iter().flatten();
+                    tasks.try_for_each(|task| self.driver.launch(task))?;
+                }
+            }
+            self.in_flight.push(piece.operations);
         }
-        loaded.recording.steps[program][steps]
-            .iter()
-            .flatten()
-            .try_for_each(|task| self.driver.launch(task))
+        Ok(())
     }
 
     fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use tightrope_core::launch::{Boxed, Launch, Launches, Limits, Place, Source};
+use tightrope_core::launch::{Boxed, Launch, Launches, Limits, Place, Source, operations};
 use tightrope_core::ops::Direction;
 use tightrope_core::plan::Event;
 use tightrope_core::{DeviceError, Node, Op, Plan, Rule, Type};
@@ -23,8 +23,19 @@ const MOST_BLOCKS: u64 = (1 << 31) - 1;
 pub struct Recording {
     /// By program and step.
     pub steps: Vec<Vec<Vec<Task>>>,
-    /// Steps of a program that run without a transfer between them, to be replayed as one.
-    replays: HashMap<(usize, Range<usize>), Recorded>,
+    /// Steps of a program that run without a transfer between them, in pieces that are replayed as one.
+    pieces: HashMap<(usize, Range<usize>), Vec<Piece>>,
+}
+
+/// Steps of a program that a device does in some tenths of a second at most, unless one takes longer.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// The steps.
+    pub steps: Range<usize>,
+    /// Their recording; `None` where they are launched one by one.
+    pub recorded: Option<Recorded>,
+    /// Operations that they count as.
+    pub operations: u64,
 }
 
 /// A launch, or launches that are made or left out together.
@@ -198,24 +209,51 @@ impl Recording {
         if let Some(place) = link {
             exchanges(plan, arena, place, &mut steps)?;
         }
-        let mut replays = HashMap::new();
+        let mut pieces = HashMap::new();
         for (index, program) in plan.programs.iter().enumerate() {
             for range in program.uninterrupted(link.is_some()) {
-                let tasks: Vec<&Task> = steps[index][range.clone()].iter().flatten().collect();
-                // Less than two tasks begin as soon by themselves. But what ranks exchange all of them record, or none.
-                let exchanges = tasks.iter().any(|task| matches!(task, Task::Exchange(..)));
-                if tasks.len() > 1 || exchanges {
-                    replays.insert((index, range), driver.record(&tasks)?);
+                // An exchange of ranks is begun and waited for in one replay.
+                let most = if link.is_some() { u64::MAX } else { driver.replay_operations() };
+                let mut cut = cut(plan, index, &range, most);
+                for piece in &mut cut {
+                    let tasks: Vec<&Task> =
+                        steps[index][piece.steps.clone()].iter().flatten().collect();
+                    // Less than two tasks begin as soon by themselves. But what ranks exchange all of them record, or none.
+                    let exchanges = tasks.iter().any(|task| matches!(task, Task::Exchange(..)));
+                    if tasks.len() > 1 || exchanges {
+                        piece.recorded = Some(driver.record(&tasks)?);
+                    }
                 }
+                pieces.insert((index, range), cut);
             }
         }
-        Ok(Self { steps, replays })
+        Ok(Self { steps, pieces })
     }
 
-    /// What replays these steps of a program, where that was recorded.
-    pub fn replay(&self, program: usize, steps: &Range<usize>) -> Option<Recorded> {
-        self.replays.get(&(program, steps.clone())).copied()
+    /// The pieces of these steps of a program: one a step for a range that wasn't recorded.
+    pub fn pieces(&self, program: usize, steps: &Range<usize>) -> Vec<Piece> {
+        let one = |step| Piece { steps: step..step + 1, recorded: None, operations: 0 };
+        let recorded = self.pieces.get(&(program, steps.clone()));
+        recorded.map_or_else(|| steps.clone().map(one).collect(), Clone::clone)
     }
+}
+
+/// Steps of a program in pieces of at most `most` operations, unless a step has more.
+fn cut(plan: &Plan, program: usize, steps: &Range<usize>, most: u64) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = vec![];
+    for step in steps.clone() {
+        let node = &plan.graph.programs[program].nodes[step];
+        let (inputs, outputs) = plan.graph.types(node);
+        let own = operations(node.op.cost(&inputs, &outputs));
+        match pieces.last_mut() {
+            Some(piece) if piece.operations.saturating_add(own) <= most => {
+                piece.steps.end = step + 1;
+                piece.operations += own;
+            }
+            _ => pieces.push(Piece { steps: step..step + 1, recorded: None, operations: own }),
+        }
+    }
+    pieces
 }
 
 /// Adds what this rank, of so many, does for each collective of a plan: begins it where the plan says, and has others wait for it.

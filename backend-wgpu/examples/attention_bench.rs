@@ -8,7 +8,7 @@ use std::time::Instant;
 use tightrope_backend_wgpu::{Options, Wgpu};
 use tightrope_core::ops::{Attention, AttentionGrad, CachedAttention};
 use tightrope_core::plan::Options as Planning;
-use tightrope_core::{Backend, Class, DType, Graph, Op, Plan, Role, Type};
+use tightrope_core::{Backend, Cancel, Class, DType, Graph, Op, Plan, Role, Type};
 
 /// Seconds to measure for, after a first run that compiles.
 const SECONDS: f64 = 1.0;
@@ -29,12 +29,12 @@ fn measure(
     let plan = Arc::new(Plan::new(graph, &Planning::default(), &*device)?);
     device.prepare(Arc::clone(&plan))?;
     let first = 0..4;
-    device.run(0, 0..1)?;
+    device.run(0, 0..1, &Cancel::default())?;
     pollster::block_on(device.read(std::slice::from_ref(&first)))?;
     let start = Instant::now();
     let mut runs = 0;
     while start.elapsed().as_secs_f64() < SECONDS {
-        device.run(0, 0..1)?;
+        device.run(0, 0..1, &Cancel::default())?;
         pollster::block_on(device.read(std::slice::from_ref(&first)))?;
         runs += 1;
     }

@@ -12,7 +12,7 @@ use tightrope_backend_wgpu::{Options, Wgpu};
 use tightrope_core::launch::Tile;
 use tightrope_core::ops::MatMul;
 use tightrope_core::plan;
-use tightrope_core::{Backend, Class, DType, Graph, Plan, Role, Type};
+use tightrope_core::{Backend, Cancel, Class, DType, Graph, Plan, Role, Type};
 
 /// M, N, K and whether each operand is stored transposed: a cube, a GPT's linear layers with their two gradients, of 1,024
 /// and of 4,096 tokens, attention-like and skinny ones.
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let mut best = f64::INFINITY;
             for _ in 0..=repeats {
                 let start = Instant::now();
-                device.run(0, 0..1)?;
+                device.run(0, 0..1, &Cancel::default())?;
                 pollster::block_on(device.read(std::slice::from_ref(&(0..4))))?;
                 best = best.min(start.elapsed().as_secs_f64());
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tightrope_core::launch::Tile;
 use tightrope_core::ops::MatMul;
 use tightrope_core::plan::Options;
-use tightrope_core::{Backend, Class, DType, DeviceError, Graph, Plan, Role, Type};
+use tightrope_core::{Backend, Cancel, Class, DType, DeviceError, Graph, Plan, Role, Type};
 use web_time::Instant;
 
 use crate::Wgpu;
@@ -132,13 +132,13 @@ impl Prepared {
     /// Operations a second.
     async fn rate(&self, device: &mut Wgpu) -> Result<f64, DeviceError> {
         // The first run compiles.
-        device.run(0, 0..1)?;
+        device.run(0, 0..1, &Cancel::default())?;
         device.read(from_ref(&FIRST_WORD)).await?;
         let mut runs = 1;
         loop {
             let start = Instant::now();
             for _ in 0..runs {
-                device.run(0, 0..1)?;
+                device.run(0, 0..1, &Cancel::default())?;
             }
             device.read(from_ref(&FIRST_WORD)).await?;
             let seconds = start.elapsed().as_secs_f64();

@@ -7,6 +7,7 @@
 //! | [`source`], `reachable` | launches as WGSL, without what an entry doesn't use |
 //! | `subgroups` | whether neighbouring threads share registers as kernels assume |
 //! | `recording` | a plan as pipelines, bind groups and dispatches |
+//! | `in_flight` | submissions that the device hasn't done, of which there are few |
 //! | `pace`, `calibrate`, `timer` | how long work takes, guessed, measured at the start, and by the device's clock |
 //! | `variants` | the kernels of ops, and those that others stand in for |
 //! | [`tiles`] | tile shapes, and the limits every adapter has |
@@ -16,6 +17,7 @@ mod calibrate;
 pub mod device;
 #[cfg(feature = "faults")]
 mod faults;
+mod in_flight;
 mod pace;
 mod reachable;
 mod recording;
@@ -35,11 +37,12 @@ use std::sync::Arc;
 use tightrope_core::Variants;
 use tightrope_core::launch::{BINDING_ALIGNMENT, Limits};
 use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError, DeviceKind, Op, Phase, Plan, Reading, Type};
+use tightrope_core::{Backend, Cancel, DeviceError, DeviceKind, Op, Phase, Plan, Reading, Type};
 
 use arena::{Answer, Arena};
 use device::Device;
 pub use device::{Description, Options, adapters};
+use in_flight::InFlight;
 use pace::Pace;
 use recording::{Compiled, Recording};
 use timer::Timer;
@@ -50,6 +53,7 @@ pub struct Wgpu {
     compiled: Compiled,
     pace: Pace,
     timer: Option<Timer>,
+    in_flight: InFlight,
     /// Whether a plan is compiled as a whole when it's prepared.
     compiles_early: bool,
     loaded: Option<Loaded>,
@@ -74,8 +78,15 @@ impl Wgpu {
         let threads = subgroups::threads(&device).await?;
         device.offer(|own| own.subgroup = threads);
         let (compiled, pace) = (Compiled::default(), Pace::default());
-        let mut opened =
-            Self { device, compiled, pace, timer: None, compiles_early: false, loaded: None };
+        let mut opened = Self {
+            device,
+            compiled,
+            pace,
+            timer: None,
+            in_flight: InFlight::default(),
+            compiles_early: false,
+            loaded: None,
+        };
         let (tile, rate) = calibrate::fastest(&mut opened).await?;
         opened.device.limits.tile = tile;
         // A power of two, so that a small change of the measurement doesn't change plans.
@@ -257,14 +268,21 @@ impl Backend for Wgpu {
         Ok(())
     }
 
-    fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
+    fn run(
+        &mut self,
+        program: usize,
+        steps: Range<usize>,
+        cancel: &Cancel,
+    ) -> Result<(), DeviceError> {
         self.device.check()?;
+        cancel.check()?;
         let loaded = self.loaded.as_mut().expect("a plan was prepared before it's used");
         let Loaded { plan, arena, recording, .. } = loaded;
         let part = (program, steps.clone());
         recording.ready(&self.device, &mut self.compiled, (plan, arena), part)?;
         let mut dispatches = recording.dispatches(program, steps).peekable();
         while let Some(first) = dispatches.next() {
+            cancel.check()?;
             let mut encoder = self.device.device.create_command_encoder(&Default::default());
             let timestamp_writes = self.timer.as_mut().map(Timer::next);
             let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
@@ -280,7 +298,8 @@ impl Backend for Wgpu {
                 self.pace.queue(next.cost);
             }
             drop(pass);
-            self.device.queue.submit([encoder.finish()]);
+            let submission = self.device.queue.submit([encoder.finish()]);
+            self.in_flight.push(&self.device, submission);
         }
         Ok(())
     }

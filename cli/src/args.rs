@@ -17,7 +17,8 @@ use clap::{
 use clap_complete::Shell;
 
 use crate::settings::{
-    Device, Flag, Kind, LIST, RETIRED, Retired, Setting, Settings, SettingsError, TABLES,
+    Command as Reader, Device, Flag, Kind, LIST, RETIRED, Retired, Setting, Settings,
+    SettingsError, TABLES,
 };
 
 pub use data::{Data, DataShow, Tokenize, Tokenizer, TokenizerTrain};
@@ -26,7 +27,7 @@ pub use generate::Generate;
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 does not fit the memory, 130 stopped by Ctrl+C or
-a signal that asks to end, after writing a checkpoint.
+a signal that asks to end, after writing a checkpoint; a second signal quits without it.
 
 Examples:
   tightrope train                           train a small GPT on the built-in text
@@ -189,13 +190,13 @@ pub struct Plan {
     #[arg(long, value_name = "GPU", conflicts_with = "run.device")]
     pub gpu: Option<String>,
     /// Plan for budgets from the smallest that any plan fits to the fastest plan's, and print what bytes buy
-    #[arg(long)]
+    #[arg(long, conflicts_with = "memory.plan")]
     pub sweep: bool,
     /// Print what each memory technique saves and costs, alone and together, against a plan that has none of them
     #[arg(long, conflicts_with_all = ["sweep", "advice", "html", "perfetto", "measured"])]
     pub techniques: bool,
     /// Simulate the step on 8, 16, … 4,096 GPUs, each with as many samples, and print what each holds and sends and how fast they are
-    #[arg(long, conflicts_with_all = ["sweep", "techniques", "advice", "html", "perfetto", "measured"])]
+    #[arg(long, conflicts_with_all = ["memory.plan", "sweep", "techniques", "advice", "html", "perfetto", "measured"])]
     pub scale: bool,
     /// Say what more and fewer bytes would buy of models of any depth; without it, of those of up to about 200 layers
     #[arg(long, conflicts_with = "sweep")]
@@ -309,11 +310,18 @@ pub struct SettingArgs {
 }
 
 impl SettingArgs {
-    /// What is said: defaults, the file of `--config`, the flags, `--set`; each over the one before.
+    /// Settings for `command`: defaults, the file of `--config`, the flags, `--set`; each over the one before. With notes of what
+    /// changes nothing.
     ///
     /// # Errors
-    /// When a file can't be read, or a setting is unknown, unfit, or at odds with another.
-    pub fn said(&self) -> Result<Settings, SettingsError> {
+    /// When a file can't be read, or a setting is unknown, unfit, or not read by the command.
+    pub fn said(&self, command: Reader) -> Result<(Settings, Vec<String>), SettingsError> {
+        let settings = self.read()?;
+        let notes = settings.read_by(command)?;
+        Ok((settings, notes))
+    }
+
+    fn read(&self) -> Result<Settings, SettingsError> {
         let mut settings = Settings::default();
         if let Some(file) = &self.config {
             settings.read_file(file)?;
@@ -326,15 +334,6 @@ impl SettingArgs {
             settings.read_argument(argument)?;
         }
         Ok(settings)
-    }
-
-    /// As [`SettingArgs::said`], where that is all there is.
-    ///
-    /// # Errors
-    /// As [`SettingArgs::said`], and settings that don't hold together.
-    pub fn load(&self) -> Result<Settings, SettingsError> {
-        let settings = self.said()?;
-        settings.check().map(|()| settings)
     }
 }
 
@@ -457,7 +456,8 @@ mod tests {
 
     fn train(words: &str) -> Result<Settings, SettingsError> {
         let Command::Train(train) = parse(&format!("train {words}")) else { unreachable!() };
-        train.settings.load()
+        let (settings, _) = train.settings.said(Reader::Train)?;
+        settings.check().map(|()| settings)
     }
 
     #[test]
@@ -488,10 +488,10 @@ mod tests {
              --steps 10 --lr 1e-3 --min-lr 1e-4 --warmup 2 --optimizer lion --schedule linear \
              --weight-decay 0.2 --clip 0.5 --seed 7 --memory 2GiB --plan p.json --recompute every:2 \
              --loss-chunk 64 --data a.txt b.txt --data c.txt --validation v.txt --text-key body --tokenizer bytes \
-             --out runs/x --device cpu --precision bf16 --threads 2 --ranks 2 --context-ranks 2 --interconnect pcie4 --rank-timeout 9 --shard 3 --log-every 1 --eval-every 5 \
+             --out runs/x --device cpu --precision bf16 --threads 2 --ranks 2 --context-ranks 2 --interconnect pcie4 --rank-timeout 9 --insecure-ranks --shard 3 --log-every 1 --eval-every 5 \
              --sample-every 6 --save-every 7 --detect-anomaly --lora-rank 4 --lora-alpha 16 --lora-init a --offload optimizer \
              --format alpaca --chat-template chatml --train-on last --gradients bf16 --attention eager --master none \
-             --gradient-sums ordered --packing --dpo-beta 0.3 --teacher t --teacher-temperature 3 --buckets 3 --soft-share 0.7",
+             --gradient-sums ordered --packing --dpo-beta 0.3 --teacher t --teacher-temperature 3 --buckets 3 --soft-share 0.7 --add-tokens",
         )
         .unwrap();
         for setting in LIST.iter().filter(|it| it.flag.is_some() && concerns(it, "train")) {
@@ -558,14 +558,14 @@ mod tests {
         let Command::Train(args) = parse(&line) else { unreachable!() };
         let mut before = Settings::default();
         before.read_file(&base).unwrap();
-        let train = before.over(&args.settings.said().unwrap()).train;
+        let train = before.over(&args.settings.said(Reader::Train).unwrap().0).train;
         assert_eq!((train.steps, train.lr, train.seed, train.clip), (Some(1), Some(2.0), 4, 4.0));
     }
 
     #[test]
     fn negative_values_reach_the_range_check() {
         let error = train("--lr -1").unwrap_err();
-        assert_eq!(error.message, "`train.lr` must be a number above 0, not -1.0");
+        assert_eq!(error.message, "`train.lr` must be a number, 0 or more, not -1.0");
     }
 
     #[test]
@@ -585,9 +585,9 @@ mod tests {
             unreachable!()
         };
         assert_eq!(generate.model, Some("runs/a".into()));
-        assert_eq!(generate.top_k, 5);
+        assert_eq!((generate.top_k, generate.temperature), (Some(5), None));
         assert!(generate.json);
-        assert_eq!(generate.settings.load().unwrap().train.seed, 3);
+        assert_eq!(generate.settings.said(Reader::Generate).unwrap().0.train.seed, 3);
         for wrong in ["--top-p 0", "--top-p 1.1", "--temperature -1", "--temperature nan"] {
             let words = format!("tightrope generate {wrong}");
             assert!(Cli::try_parse_from(words.split_whitespace()).is_err(), "{wrong}");

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use tightrope::error::Kind;
+use tightrope::plain;
 use tightrope::settings::SettingsError;
 
 /// Why a command ended early.
@@ -49,9 +50,9 @@ impl Failure {
     /// Prints the failure on stderr, and with `json` also as one object on stdout.
     pub fn print(&self, json: bool) {
         // A closed pipe leaves nobody to tell; the exit code still says it.
-        let _ = std::io::stderr().lock().write_all(self.to_text().as_bytes());
+        let _ = std::io::stderr().lock().write_all(plain::brief(&self.to_text()).as_bytes());
         if json && !matches!(self, Self::Interrupted) {
-            let _ = writeln!(std::io::stdout().lock(), "{}", self.to_json());
+            let _ = writeln!(std::io::stdout().lock(), "{}", plain::escaped_json(&self.to_json()));
         }
     }
 
@@ -145,7 +146,7 @@ pub fn print_usage(error: &clap::Error) -> ExitCode {
         let text = error.to_string();
         let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
         let object = json!({ "error": message, "causes": [], "help": null, "exit_code": 2 });
-        let _ = writeln!(std::io::stdout().lock(), "{object}");
+        let _ = writeln!(std::io::stdout().lock(), "{}", plain::escaped_json(&object));
     }
     ExitCode::from(2)
 }

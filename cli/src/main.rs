@@ -20,6 +20,8 @@ const CHECKS: &str = "check-kernels";
 
 fn main() -> ExitCode {
     #[cfg(unix)]
+    memory::trace_panics_alone();
+    #[cfg(unix)]
     if let Err(error) = memory::listen() {
         eprintln!("note: running out of memory will end in an abort: {error}");
     }
@@ -29,7 +31,7 @@ fn main() -> ExitCode {
         return match check::serve_stdin() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("{error}");
+                output::note(&error.to_string());
                 ExitCode::FAILURE
             }
         };
@@ -60,7 +62,7 @@ fn check_kernels() {
     match std::env::current_exe() {
         Ok(path) => {
             let program = Program { path, arguments: vec![CHECKS.into()] };
-            check::enable(Checker::new(program, |line| eprintln!("{line}")));
+            check::enable(Checker::new(program, output::note));
         }
         Err(error) => eprintln!("kernels go unchecked: this program isn't found again: {error}"),
     }

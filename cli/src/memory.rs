@@ -4,6 +4,7 @@
 //! Rust's library makes an abort, after [`Noting`] has noted their size.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::backtrace::Backtrace;
 use std::fs::File;
 use std::io::{self, Cursor, Write as _};
 use std::mem::ManuallyDrop;
@@ -75,6 +76,20 @@ pub fn listen() -> io::Result<()> {
     // SAFETY: what runs in the handler reads two numbers, writes to descriptors and ends the process, without a lock or an
     // allocation.
     unsafe { register(SIGABRT, ended) }.map(drop)
+}
+
+/// Backtraces that `RUST_BACKTRACE` asks for are of panics alone. Rust's library prints one where memory runs out too, takes memory for it,
+/// and waits for its own lock when there is none.
+pub fn trace_panics_alone() {
+    const ASKED: &str = "RUST_BACKTRACE";
+    if std::env::var_os(ASKED).is_none_or(|value| value == "0") {
+        return;
+    }
+    // SAFETY: `main` calls this before it starts a thread.
+    unsafe { std::env::remove_var(ASKED) };
+    std::panic::set_hook(Box::new(|panic| {
+        eprintln!("{panic}\n{}", Backtrace::force_capture());
+    }));
 }
 
 /// From now on, with `json`, the sentence comes as an object on stdout too.

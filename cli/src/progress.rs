@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal as _, Write};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tightrope::plain;
 use tightrope::units::{human_bytes, human_count, human_time};
 
 /// What is known after a step.
@@ -97,6 +98,7 @@ impl Progress {
 
     /// Shows a text of one or more lines above the live line.
     pub fn note(&mut self, text: &str) {
+        let text = &*plain::escaped(text);
         match &mut self.output {
             // `println` shows nothing where the bar is hidden, `suspend` always.
             Output::Live(bar) => bar.suspend(|| eprintln_lossy(text)),

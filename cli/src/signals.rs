@@ -1,45 +1,63 @@
-//! Ctrl+C, and signals that ask a program to end: it ends after the running step, with a checkpoint.
+//! Ctrl+C, and signals that ask a program to end: what it computes stops, and it ends with a checkpoint.
 
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use anyhow::Context as _;
 #[cfg(unix)]
 use signal_hook::consts::{SIGHUP, SIGUSR1, SIGXCPU, SIGXFSZ};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
+use signal_hook::low_level::{exit, register};
+use tightrope::core::Cancel;
 
-/// What asks a program to end: besides SIGTERM, a terminal that was closed, and what batch systems send before time is up.
+/// Signals that ask a program to end: Ctrl+C and SIGTERM, that of a closed terminal, and those of batch systems before time is up.
 #[cfg(unix)]
-const ASKING: [i32; 4] = [SIGTERM, SIGHUP, SIGUSR1, SIGXCPU];
+const ASKING: [i32; 5] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU];
 #[cfg(not(unix))]
-const ASKING: [i32; 1] = [SIGTERM];
+const ASKING: [i32; 2] = [SIGINT, SIGTERM];
 
 /// Exit code of a process ended by SIGINT, as shells report it.
 const INTERRUPTED: i32 = 130;
 
+/// Milliseconds in which signals are one request: cluster managers and launchers of ranks send several at once.
+const ONE_REQUEST_MS: u64 = 1000;
+
 /// Whether the user, or the system, asked the program to end.
 #[derive(Clone, Debug, Default)]
-pub struct Interrupt(Arc<AtomicBool>);
+pub struct Interrupt {
+    requested: Arc<AtomicBool>,
+    /// Milliseconds from the beginning to the first signal.
+    first_ms: Arc<AtomicU64>,
+}
 
 impl Interrupt {
-    /// From now on takes over SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGXCPU: the first of them is remembered. A SIGINT after that exits at
-    /// once with code 130; another of the others changes nothing, for cluster managers send several. One that was ignored at
-    /// the start, as SIGHUP is under `nohup`, stays ignored. A file that grows beyond the process's limit ends nothing by itself: the
-    /// write fails, as on a full disk.
+    /// From now on takes over SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGXCPU: the first of them is remembered. A later one exits at once with
+    /// code 130: any SIGINT, and of the others one that comes a second or more after the first. A signal that was ignored at the
+    /// start stays ignored, as SIGHUP is under `nohup`, and SIGINT in a job that a script runs in the background. A file that grows
+    /// beyond the process's limit ends nothing by itself: the write fails, as on a full disk.
     ///
     /// # Errors
     /// When the system refuses the handlers.
     pub fn listen(&self) -> anyhow::Result<()> {
-        let requested = &self.0;
-        // Handlers run in the order of registration: the exit must see the flag of an earlier
-        // signal, not of its own.
-        flag::register_conditional_shutdown(SIGINT, INTERRUPTED, Arc::clone(requested))
-            .and_then(|_| flag::register(SIGINT, Arc::clone(requested)))
-            .context("can't handle SIGINT")?;
+        let start = Instant::now();
         for signal in ASKING.into_iter().filter(|&signal| !is_ignored(signal)) {
-            flag::register(signal, Arc::clone(requested))
+            let Self { requested, first_ms } = self.clone();
+            let heed = move || {
+                let now = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+                if !requested.swap(true, Ordering::SeqCst) {
+                    first_ms.store(now, Ordering::SeqCst);
+                    return;
+                }
+                let since = now.saturating_sub(first_ms.load(Ordering::SeqCst));
+                if signal == SIGINT || since >= ONE_REQUEST_MS {
+                    exit(INTERRUPTED);
+                }
+            };
+            // SAFETY: it reads a clock and atomic variables, and may end the process by `_exit`: a signal handler may do each.
+            unsafe { register(signal, heed) }
                 .with_context(|| format!("can't handle signal {signal}"))?;
         }
         #[cfg(unix)]
@@ -50,12 +68,17 @@ impl Interrupt {
     /// Set once a signal has come.
     #[cfg(unix)]
     pub fn flag(&self) -> &AtomicBool {
-        &self.0
+        &self.requested
     }
 
     /// Whether a signal has come.
     pub fn requested(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.requested.load(Ordering::Relaxed)
+    }
+
+    /// The token that stops computing once a signal has come.
+    pub fn cancel(&self) -> Cancel {
+        Cancel::on(Arc::clone(&self.requested))
     }
 }
 
@@ -70,12 +93,14 @@ fn is_ignored(signal: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use std::process::Command;
+    use std::thread::sleep;
+    use std::time::Duration;
 
     use signal_hook::low_level::raise;
 
     use super::*;
 
-    /// Signals of the child process in `ends`, from the environment.
+    /// Signals of the child process in `ends`, from the environment; 0 is a pause.
     const SIGNALS: &str = "TIGHTROPE_TEST_SIGNALS";
 
     /// Raises the signals that the environment names; does nothing in an ordinary run.
@@ -86,8 +111,11 @@ mod tests {
         interrupt.listen().unwrap();
         assert!(!interrupt.requested());
         for signal in signals.split(',') {
-            raise(signal.parse().unwrap()).unwrap();
-            assert!(interrupt.requested());
+            match signal.parse().unwrap() {
+                0 => sleep(Duration::from_millis(ONE_REQUEST_MS + 100)),
+                signal => raise(signal).unwrap(),
+            }
+            assert!(interrupt.requested() && interrupt.cancel().is_requested());
         }
     }
 
@@ -101,38 +129,44 @@ mod tests {
         assert!(!interrupt.requested());
     }
 
+    /// A test of this program as a process of its own, with an option of GNU's `env` on the signals that it ignores.
+    #[cfg(target_os = "linux")]
+    fn test(option: &str, name: &str, signals: &str) -> std::process::Output {
+        let mut process = Command::new("env");
+        process.arg(option).arg(std::env::current_exe().unwrap());
+        process.args(["--exact", &format!("signals::tests::{name}"), "--nocapture"]);
+        process.env(SIGNALS, signals).output().unwrap()
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_closed_terminal_is_nothing_to_a_run_under_nohup() {
-        let child = Command::new("nohup")
-            .arg(std::env::current_exe().unwrap())
-            .args(["--exact", "signals::tests::child_that_ignores", "--nocapture"])
-            .env(SIGNALS, SIGHUP.to_string())
-            .output()
-            .unwrap();
-        assert!(child.status.success(), "{child:?}");
-        assert!(String::from_utf8_lossy(&child.stdout).contains("1 passed"), "{child:?}");
-    }
-
-    /// Exit code of a process that gets these signals one after the other.
-    fn ends(signals: &[i32]) -> Option<i32> {
-        let signals: Vec<_> = signals.iter().map(i32::to_string).collect();
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "signals::tests::child", "--nocapture"])
-            .env(SIGNALS, signals.join(","))
-            .output()
-            .unwrap();
-        child.status.code()
-    }
-
-    #[test]
-    fn the_first_signal_asks_and_a_second_ctrl_c_exits() {
-        assert_eq!(ends(&[SIGINT]), Some(0));
-        // Under `nohup`, these tests and their children ignore one.
-        for signal in ASKING.into_iter().filter(|&signal| !is_ignored(signal)) {
-            assert_eq!(ends(&[signal]), Some(0));
+    fn what_was_ignored_at_the_start_stays_ignored() {
+        // As `nohup` does, and a script with what it runs in the background.
+        for signal in [SIGHUP, SIGINT] {
+            let ignores = format!("--ignore-signal={signal}");
+            let child = test(&ignores, "child_that_ignores", &signal.to_string());
+            assert!(child.status.success(), "{child:?}");
+            assert!(String::from_utf8_lossy(&child.stdout).contains("1 passed"), "{child:?}");
         }
-        assert_eq!(ends(&[SIGTERM, SIGTERM]), Some(0));
+    }
+
+    /// Exit code of a process that gets these signals one after the other, though this one may ignore some.
+    #[cfg(target_os = "linux")]
+    fn ends(signals: &[i32]) -> Option<i32> {
+        let [asking, signals] = [&ASKING[..], signals]
+            .map(|list| list.iter().map(i32::to_string).collect::<Vec<_>>().join(","));
+        test(&format!("--default-signal={asking}"), "child", &signals).status.code()
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_first_signal_asks_and_a_later_one_exits() {
+        for signal in ASKING {
+            assert_eq!(ends(&[signal]), Some(0), "{signal}");
+        }
+        assert_eq!(ends(&[SIGTERM, SIGTERM]), Some(0), "one request");
+        assert_eq!(ends(&[SIGTERM, 0, SIGTERM]), Some(130));
+        assert_eq!(ends(&[SIGINT, SIGHUP]), Some(0));
         assert_eq!(ends(&[SIGINT, SIGINT]), Some(130));
         assert_eq!(ends(&[SIGTERM, SIGINT]), Some(130));
     }

@@ -119,3 +119,35 @@ fn figures_of_a_small_model() {
     assert!(mfu > 0.0 && mfu < 1.0, "{mfu}");
     assert!(step["peak_bytes"].as_u64().unwrap() > 0);
 }
+
+/// A shape per instruction set of whose loss a last chunk took more scratch than the plan had.
+#[test]
+fn every_instruction_set_trains_by_itself() {
+    let doctor = object(&tightrope(&["doctor", "--json"]));
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("text"), "so it goes. ".repeat(2000)).unwrap();
+    let [data, out] = ["text", "run"].map(|name| dir.path().join(name).display().to_string());
+    let by = |set: &str, words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tightrope"));
+        command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR")).env("TIGHTROPE_ISA", set);
+        command.args(words).output().unwrap()
+    };
+    let sets = doctor["devices"][0]["instruction_sets"].as_array().unwrap();
+    assert_eq!((&sets[0]["name"], &sets[0]["available"]), (&"portable".into(), &true.into()));
+    for set in sets {
+        let name = set["name"].as_str().unwrap();
+        let shape = "--family llama --layers 1 --channels 256 --heads 4 --context 192 --batch 8 --vocab 6080";
+        let run = "--tokenizer byte --steps 1 --threads 1 --device cpu";
+        let mut words = vec!["train", "--data", &data, "--out", &out];
+        words.extend([shape, run].iter().flat_map(|words| words.split(' ')));
+        let output = by(name, &words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        if set["available"] == true {
+            assert_eq!(output.status.code(), Some(0), "{name}: {said}");
+            std::fs::remove_dir_all(&out).unwrap();
+        } else {
+            assert_eq!(output.status.code(), Some(2), "{name}: {said}");
+            assert!(said.contains(&format!("TIGHTROPE_ISA is `{name}`")), "{said}");
+        }
+    }
+}

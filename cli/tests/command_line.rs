@@ -67,7 +67,7 @@ fn json_errors_name_file_line_and_column() {
     let output = tightrope(&["plan", "--json", "--config", path]);
     assert_eq!(output.status.code(), Some(2));
     let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(object["error"], "`train.lr` must be a number above 0, not -1.0");
+    assert_eq!(object["error"], "`train.lr` must be a number, 0 or more, not -1.0");
     assert_eq!(object["file"], path);
     assert_eq!((object["line"].as_u64(), object["column"].as_u64()), (Some(2), Some(6)));
     assert_eq!(object["exit_code"], 2);
@@ -99,5 +99,5 @@ fn the_schema_has_the_settings_with_their_limits() {
     assert_eq!(output.status.code(), Some(0));
     let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let rate = &schema["properties"]["train"]["properties"]["lr"];
-    assert_eq!((&rate["type"], &rate["exclusiveMinimum"]), (&"number".into(), &0.into()), "{rate}");
+    assert_eq!((&rate["type"], &rate["minimum"]), (&"number".into(), &0.into()), "{rate}");
 }

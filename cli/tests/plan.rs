@@ -231,9 +231,14 @@ fn advice_is_true() {
         let output = with(&[&["--context", &context], &memory[..]].concat());
         assert_eq!(output.status.success(), fits, "context {context}");
     }
-    let preset = advice["largest_preset"].as_str().unwrap();
-    let output =
-        plan(&[&["--preset", preset, "--batch", "8", "--context", "256"], &memory[..]].concat());
+    // The one that is planned is no advice.
+    assert_eq!(advice["largest_preset"], Value::Null, "{advice}");
+    let words = ["--preset", "tiny", "--batch", "8", "--memory", "230MiB"];
+    let small = object(&plan(&[&words[..], &["--json"]].concat()));
+    let preset = small["advice"]["largest_preset"].as_str().unwrap();
+    let text = String::from_utf8(plan(&words).stdout).unwrap();
+    assert!(text.contains(&format!("--preset {preset} --context 64, each alone")), "{text}");
+    let output = plan(&[&words[..], &["--preset", preset, "--context", "64"]].concat());
     assert_eq!(output.status.code(), Some(0), "{preset}");
 }
 

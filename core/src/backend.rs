@@ -8,6 +8,7 @@ use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use crate::cancel::{Cancel, Cancelled};
 use crate::plan::Plan;
 use crate::target::Target;
 use crate::variants::Variants;
@@ -43,9 +44,18 @@ pub enum DeviceError {
         /// The compiler's words.
         log: String,
     },
+    /// Somebody asked to stop.
+    #[error("what was computed was stopped on request")]
+    Cancelled,
     /// An input from outside broke a promise, such as a token id past the vocabulary.
     #[error("{0}")]
     Input(String),
+}
+
+impl From<Cancelled> for DeviceError {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
 }
 
 fn free(have: Option<u64>) -> String {
@@ -218,11 +228,32 @@ pub trait Backend: Target {
     /// [`DeviceError::Lost`].
     fn write(&mut self, at: u64, data: &[u8]) -> Result<(), DeviceError>;
 
-    /// Replays `steps` of a program.
+    /// Replays `steps` of a program, unless `cancel` is requested: it's looked at as often as each second at least, between ops, between
+    /// the pieces of long ones, or between what is sent to a device. What the steps write is undefined then, and the device goes on with
+    /// whatever is run next.
     ///
     /// # Errors
-    /// [`DeviceError::Lost`] and [`DeviceError::Input`].
-    fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError>;
+    /// [`DeviceError::Lost`], [`DeviceError::Input`] and [`DeviceError::Cancelled`].
+    fn run(
+        &mut self,
+        program: usize,
+        steps: Range<usize>,
+        cancel: &Cancel,
+    ) -> Result<(), DeviceError>;
+
+    /// Replays `steps` of a program as [`Backend::run`] does, and returns the seconds of each; `None`, and nothing was replayed, if the device
+    /// can't tell them without a wait after each.
+    ///
+    /// # Errors
+    /// As [`Backend::run`].
+    fn run_timed(
+        &mut self,
+        program: usize,
+        steps: Range<usize>,
+    ) -> Result<Option<Vec<f64>>, DeviceError> {
+        let _ = (program, steps);
+        Ok(None)
+    }
 
     /// Waits for everything before and reads these byte ranges of the arena, one after the other.
     fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_>;

@@ -16,6 +16,8 @@
 
 pub mod activation;
 mod backend;
+pub mod batch;
+mod cancel;
 pub mod conformance;
 mod cost;
 pub mod dialect;
@@ -39,6 +41,7 @@ mod types;
 mod variants;
 
 pub use backend::{Backend, DeviceError, DeviceKind, HostMemory, Linked, Links, Reading, now};
+pub use cancel::{Cancel, Cancelled};
 pub use error::{Error, Result};
 pub use expr::Expr;
 pub use grad::{Wanted, add_gradient, grad};

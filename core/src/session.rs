@@ -4,6 +4,7 @@
 mod collective;
 #[cfg(not(target_family = "wasm"))]
 mod linked;
+mod look;
 mod offload;
 mod worker;
 
@@ -11,10 +12,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::backend::{Backend, DeviceError, now};
-use crate::graph::{Role, Tensor};
+use crate::cancel::Cancel;
+use crate::graph::{Class, Role, Tensor};
 #[cfg(not(target_family = "wasm"))]
 use crate::ops::Direction;
-use crate::ops::Rule;
 use crate::plan::{Event, Plan};
 #[cfg(not(target_family = "wasm"))]
 use crate::ranks::{Ranks, RanksError};
@@ -24,8 +25,10 @@ use crate::types::DType;
 use collective::Side;
 #[cfg(not(target_family = "wasm"))]
 pub use collective::Wait;
+pub use look::NonFinite;
 pub use offload::split;
 
+use look::Look;
 use offload::Host;
 
 /// A plan on a device.
@@ -33,12 +36,15 @@ pub struct Session {
     plan: Arc<Plan>,
     backend: Box<dyn Backend>,
     host: Option<Host>,
+    /// Bytes to put back at the end of a look; `None` outside of one.
+    look: Option<Look>,
     #[cfg(not(target_family = "wasm"))]
     ranks: Option<Box<dyn Ranks>>,
     #[cfg(not(target_family = "wasm"))]
     waits: collective::Waits,
     /// Whether the device makes collectives itself.
     linked: bool,
+    cancel: Cancel,
 }
 
 /// What went wrong in a session.
@@ -83,17 +89,6 @@ pub enum SessionError {
     },
 }
 
-/// The first op of a replay whose output isn't finite.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NonFinite {
-    /// Family of the op.
-    pub op: &'static str,
-    /// Name of the output.
-    pub tensor: String,
-    /// Index of the first such element.
-    pub element: usize,
-}
-
 impl Session {
     /// Allocates and readies `plan` on `backend`.
     ///
@@ -107,11 +102,13 @@ impl Session {
             plan,
             backend,
             host: None,
+            look: None,
             #[cfg(not(target_family = "wasm"))]
             ranks: None,
             #[cfg(not(target_family = "wasm"))]
             waits: collective::Waits::default(),
             linked,
+            cancel: Cancel::default(),
         })
     }
 
@@ -135,6 +132,12 @@ impl Session {
     #[cfg(not(target_family = "wasm"))]
     pub fn join(&mut self, ranks: Box<dyn Ranks>) {
         self.ranks = Some(ranks);
+    }
+
+    /// Stops a program once `cancel` is requested, up to the step that [commits](crate::plan::ProgramPlan::commits_at) it. Programs of the
+    /// host and those on a device that is linked with others are finished.
+    pub fn cancel_by(&mut self, cancel: Cancel) {
+        self.cancel = cancel;
     }
 
     /// The plan of what runs on the host.
@@ -198,6 +201,9 @@ impl Session {
         let (expected, got) = ((range.end - range.start) as usize, first + bytes.len());
         if got > expected {
             return Err(self.length(tensor, expected, got));
+        }
+        if self.look.is_some() && self.plan.graph.info(tensor).class != Class::Input {
+            now(self.keep(tensor))?;
         }
         if let Some((offset, _)) = self.plan.range(tensor) {
             self.backend.write(offset + first as u64, bytes)?;
@@ -282,7 +288,7 @@ impl Session {
     /// Replays a program. Waits for the device alone where something comes from there to the host.
     ///
     /// # Errors
-    /// [`crate::Error::NoProgram`] and those of the device.
+    /// [`crate::Error::NoProgram`], errors of the device, and [`DeviceError::Cancelled`] if it was stopped.
     pub async fn run_async(&mut self, program: Role) -> Result<(), SessionError> {
         if let Some(host) = &self.host
             && let Ok(index) = host.plan.graph.program(program)
@@ -302,16 +308,43 @@ impl Session {
     /// Where there is no such program.
     pub async fn run_at(&mut self, index: usize) -> Result<(), SessionError> {
         let (plan, mut first) = (Arc::clone(&self.plan), 0);
-        for (step, event) in plan.programs[index].events_of(self.linked) {
-            if first < step {
-                self.backend.run(index, first..step)?;
-                first = step;
+        self.keep_written(&plan.graph, &plan.graph.programs[index].nodes).await?;
+        let program = &plan.programs[index];
+        let events: Vec<(usize, Event)> = program.events_of(self.linked).collect();
+        for (position, &(step, event)) in events.iter().enumerate() {
+            let done = self.replay(index, first..step);
+            if done == Err(DeviceError::Cancelled) {
+                self.end_transfers(index, &events, position).await?;
             }
+            done?;
+            first = step;
             self.transfer(index, event).await?;
         }
-        let steps = plan.programs[index].steps.len();
-        if first < steps {
-            self.backend.run(index, first..steps)?;
+        Ok(self.replay(index, first..program.steps.len())?)
+    }
+
+    /// Replays steps of a program without anything between them. Those that commit it are finished.
+    fn replay(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
+        let commits_at = if self.linked { 0 } else { self.plan.programs[program].commits_at };
+        let cut = commits_at.clamp(steps.start, steps.end);
+        let parts = [(steps.start..cut, &self.cancel), (cut..steps.end, &Cancel::default())];
+        let mut parts = parts.into_iter().filter(|(steps, _)| !steps.is_empty());
+        parts.try_for_each(|(steps, cancel)| self.backend.run(program, steps, cancel))
+    }
+
+    /// Ends the transfers of a program that were begun before the event at `position`, so that none is on its way.
+    async fn end_transfers(
+        &mut self,
+        program: usize,
+        events: &[(usize, Event)],
+        position: usize,
+    ) -> Result<(), SessionError> {
+        for &(_, event) in &events[position..] {
+            let Event::End(direction, step) = event else { continue };
+            let begin = Event::Begin(direction, step);
+            if events[..position].iter().any(|&(_, before)| before == begin) {
+                self.transfer(program, event).await?;
+            }
         }
         Ok(())
     }
@@ -450,51 +483,5 @@ impl Session {
         }
         let bytes = self.read_places(&places).await?;
         Ok(dtype.values(&bytes))
-    }
-
-    /// Replays a program op by op and names the first whose output isn't finite; `None` where all are.
-    /// Slow: for explaining a run that went wrong.
-    ///
-    /// # Errors
-    /// As [`Session::run`] and [`Session::read`].
-    pub async fn first_non_finite(
-        &mut self,
-        program: Role,
-    ) -> Result<Option<NonFinite>, SessionError> {
-        let index = self.plan.graph.program(program)?;
-        self.first_non_finite_at(index).await
-    }
-
-    /// As [`Session::first_non_finite`], of the program at `index`.
-    ///
-    /// # Errors
-    /// As [`Session::first_non_finite`].
-    ///
-    /// # Panics
-    /// Where there is no such program.
-    pub async fn first_non_finite_at(
-        &mut self,
-        index: usize,
-    ) -> Result<Option<NonFinite>, SessionError> {
-        let plan = Arc::clone(&self.plan);
-        for (step, node) in plan.graph.programs[index].nodes.iter().enumerate() {
-            let made = node.op.collective().is_some() && self.linked;
-            match node.op.direction().filter(|_| !made) {
-                // Nothing is on its way where this ends early.
-                Some(direction) => {
-                    self.transfer(index, Event::Begin(direction, step)).await?;
-                    self.transfer(index, Event::End(direction, step)).await?;
-                }
-                None => self.backend.run(index, step..step + 1)?,
-            }
-            for &tensor in node.outputs.iter().filter(|&&t| plan.graph.dtype(t).is_float()) {
-                let values = self.read_values(tensor).await?;
-                if let Some(element) = values.iter().position(|value| !value.is_finite()) {
-                    let tensor = plan.graph.info(tensor).name.clone();
-                    return Ok(Some(NonFinite { op: node.op.name(), tensor, element }));
-                }
-            }
-        }
-        Ok(None)
     }
 }

@@ -18,11 +18,9 @@ pub enum BucketCount {
     Most(usize),
 }
 
-impl Default for BucketCount {
+impl BucketCount {
     /// One: batches are drawn whatever lengths their rows have.
-    fn default() -> Self {
-        Self::Most(1)
-    }
+    pub const ONE: Self = Self::Most(1);
 }
 
 /// The lengths that sequences of these `positions` are padded to, the longest last: that is `seq_len` (T). Each is a multiple of

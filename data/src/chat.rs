@@ -23,6 +23,8 @@ mod parquet;
 #[cfg(not(target_family = "wasm"))]
 mod preference;
 #[cfg(not(target_family = "wasm"))]
+mod question;
+#[cfg(not(target_family = "wasm"))]
 pub(crate) mod row;
 #[cfg(not(target_family = "wasm"))]
 mod sampler;

@@ -3,11 +3,16 @@
 mod documents;
 mod encoder;
 mod files;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) mod footer;
 mod ids;
 mod json;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) mod lenient;
 mod packed;
 mod parquet;
 mod shards;
+mod splits;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,12 +22,14 @@ use std::sync::Arc;
 pub(crate) use documents::of_rows;
 use encoder::Encoder;
 use files::InputFile;
+pub use files::held_out_split;
 pub(crate) use files::{extension, named};
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use json::without_place;
 pub(crate) use packed::unpacked;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use parquet::is as is_parquet;
+pub use splits::HeldOutSplit;
 
 use crate::bytes::Bytes;
 use crate::source::{Source, content};
@@ -75,7 +82,7 @@ impl Corpus {
             let name = path.display().to_string();
             let content = content(&bytes);
             let mut bytes = unpacked(&name, bytes)?;
-            let mut encoder = Encoder::new(tokenizer);
+            let mut encoder = Encoder::new(tokenizer)?;
             let mut each = |document: &str| encoder.document(document);
             let ids = if of_rows(&name, &path, &mut bytes, text_key, &mut each)? {
                 encoder.finish()
@@ -211,7 +218,7 @@ fn text(name: &str, bytes: Bytes, tokenizer: &Tokenizer) -> Result<Ids> {
     if matches!(tokenizer, Tokenizer::Byte) {
         return Ok(Ids::Text { bytes, skip });
     }
-    let mut encoder = Encoder::new(tokenizer);
+    let mut encoder = Encoder::new(tokenizer)?;
     encoder.document(&valid[skip..])?;
     Ok(encoder.finish())
 }

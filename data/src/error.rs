@@ -145,7 +145,7 @@ pub enum Error {
         tokens: usize,
     },
     /// A token id the model has no embedding for.
-    #[error("{name}, token {offset}: id {id} is outside the vocabulary of {vocab}: use the tokenizer that wrote this file, or set model.vocab to at least {}", u64::from(*id) + 1)]
+    #[error("{name}, token {offset}: id {id} is outside the vocabulary of {vocab}: use the tokenizer that wrote this file, or a model of at least {} tokens", u64::from(*id) + 1)]
     TokenRange {
         /// The file.
         name: String,

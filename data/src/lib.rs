@@ -36,6 +36,8 @@ pub mod files;
 mod images;
 #[cfg(not(target_family = "wasm"))]
 mod labelled;
+#[cfg(not(target_family = "wasm"))]
+mod limits;
 mod loader;
 mod masking;
 mod packing;
@@ -57,7 +59,7 @@ pub use chat::{RowFormat, TrainOn};
 pub use checkpoint::{Base, Checkpoint, Contents, DataState, Manifest, Skipped};
 #[cfg(not(target_family = "wasm"))]
 pub use choices::{Question, is_white, questions};
-pub use corpus::Corpus;
+pub use corpus::{Corpus, HeldOutSplit, held_out_split};
 pub use error::{Error, Result};
 pub use images::{
     ImageBatch, ImageBatches, ImageDataset, ImageFormat, ImageLoaderConfig, ImageShape, Images,
@@ -78,3 +80,6 @@ pub use tokenizer::HuggingFace;
 pub use tokenizer::{Gpt2, Tokenizer};
 pub use tokens::Tokens;
 pub use toy::{Problem, Toy, ToyTask};
+
+/// The file of a chat template in a model directory.
+pub const TEMPLATE_FILE: &str = "chat_template.jinja";

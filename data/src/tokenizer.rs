@@ -5,6 +5,8 @@ use std::path::Path;
 use crate::masking::Specials;
 use crate::{Error, Result};
 
+#[cfg(not(target_family = "wasm"))]
+mod byte_level;
 mod gpt2;
 #[cfg(not(target_family = "wasm"))]
 mod huggingface;
@@ -55,34 +57,75 @@ impl Tokenizer {
         Err(Error::Tokenizer { name: Self::GPT2.to_owned(), problem })
     }
 
-    /// Reads a `tokenizer.json`, or BERT's `vocab.txt`. Where a `tokenizer_config.json` lies beside it, that file names
-    /// the end-of-text token.
+    /// Reads a `tokenizer.json`, BERT's `vocab.txt`, or GPT-2's `vocab.json` with the `merges.txt` beside it. The files
+    /// `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json` in its folder name special tokens, and tokens that it
+    /// lacks.
     ///
     /// # Errors
     /// A missing file, or one that the library refuses or panics on.
     #[cfg(not(target_family = "wasm"))]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let json = crate::bytes::Bytes::open(path)?;
-        let config = std::fs::read(path.with_file_name(huggingface::CONFIG)).ok();
+        let bytes = crate::bytes::Bytes::open(path)?;
         let name = path.display().to_string();
-        if path.file_name().is_some_and(|file| file == wordpiece::VOCAB) {
-            let cased = config.as_deref().is_some_and(huggingface::is_cased);
-            let json = wordpiece::json(&json, !cased).map_err(|problem| Error::Tokenizer {
-                name: name.clone(),
-                problem: format!("not a usable vocab.txt ({problem}); fetch it again"),
-            })?;
-            return Self::parse(&name, json.as_bytes(), config.as_deref());
-        }
-        Self::parse(&name, &json, config.as_deref())
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let beside = |file: &str| crate::bytes::Bytes::open(&path.with_file_name(file)).ok();
+        Self::read(&name, &file, &bytes, &|file| beside(file).map(|bytes| bytes.to_vec()))
     }
 
-    /// The file of a directory that [`Tokenizer::open`] reads: its `tokenizer.json`, or else its `vocab.txt` where it has one.
+    /// Reads the bytes of the file that is called `file`, as [`Tokenizer::open`] does; `beside` gives those of the files beside it, and `name` is
+    /// for messages.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::open`].
+    #[cfg(not(target_family = "wasm"))]
+    pub fn read(
+        name: &str,
+        file: &str,
+        bytes: &[u8],
+        beside: &dyn Fn(&str) -> Option<Vec<u8>>,
+    ) -> Result<Self> {
+        let files = huggingface::BESIDE.iter();
+        let mut files: Vec<(String, Vec<u8>)> =
+            files.filter_map(|file| Some(((*file).to_owned(), beside(file)?))).collect();
+        let broken = |problem: String| Error::Tokenizer { name: name.to_owned(), problem };
+        let json = match file {
+            wordpiece::VOCAB => {
+                let config = files.iter().find(|(file, _)| file == huggingface::CONFIG);
+                let cased = config.is_some_and(|(_, config)| huggingface::is_cased(config));
+                wordpiece::json(bytes, !cased).map(String::into_bytes).map_err(|problem| {
+                    broken(format!("not a usable vocab.txt ({problem}); fetch it again"))
+                })?
+            }
+            byte_level::VOCAB => {
+                let merges = beside(byte_level::MERGES).ok_or_else(|| {
+                    broken("it has no merges.txt beside it; fetch that file too".to_owned())
+                })?;
+                if files.is_empty() && Gpt2::is_published(bytes, &merges) {
+                    return Ok(Self::Gpt2(Box::new(Gpt2::read(&merges)?)));
+                }
+                let model = beside("config.json");
+                byte_level::json(bytes, &merges, model.as_deref(), &mut files).map_err(broken)?
+            }
+            _ => bytes.to_vec(),
+        };
+        Ok(Self::HuggingFace(Box::new(HuggingFace::with_files(name, &json, files)?)))
+    }
+
+    /// The file of a directory that [`Tokenizer::open`] reads: its `tokenizer.json`, or else its `vocab.txt`, or its `vocab.json` with
+    /// `merges.txt`, where it has them.
     #[cfg(not(target_family = "wasm"))]
     pub fn file_in(dir: &Path) -> std::path::PathBuf {
-        let files = [huggingface::FILE, wordpiece::VOCAB].map(|name| dir.join(name));
-        let [json, list] = files;
-        if !json.exists() && list.exists() { list } else { json }
+        let file = |name: &str| dir.join(name);
+        let json = file(huggingface::FILE);
+        if json.exists() {
+            return json;
+        }
+        if file(wordpiece::VOCAB).exists() {
+            return file(wordpiece::VOCAB);
+        }
+        let both = [byte_level::VOCAB, byte_level::MERGES].iter().all(|name| file(name).exists());
+        if both { file(byte_level::VOCAB) } else { json }
     }
 
     /// Always the `tokenizer.json`, which the browser build doesn't read.
@@ -223,16 +266,55 @@ impl Tokenizer {
     ///
     /// # Errors
     /// As [`Tokenizer::encode`].
-    #[cfg(not(target_family = "wasm"))]
     pub fn encode_with_specials(&self, text: &str) -> Result<Vec<u32>> {
         let ids = self.encode(text)?;
-        let Self::HuggingFace(tokenizer) = self else { return Ok(ids) };
+        let [before, after] = self.added()?;
+        if before.is_empty() && after.is_empty() {
+            return Ok(ids);
+        }
         let prefix = self.prefix().map(|id| self.decode(&[id])).transpose()?;
         if prefix.is_some_and(|prefix| !prefix.is_empty() && text.starts_with(&prefix)) {
             return Ok(ids);
         }
-        let [before, after] = tokenizer.added()?;
         Ok([before, ids, after].concat())
+    }
+
+    /// The tokens that the tokenizer adds before a text and after it.
+    ///
+    /// # Errors
+    /// A Hugging Face tokenizer that can't encode a text.
+    pub fn added(&self) -> Result<[Vec<u32>; 2]> {
+        match self {
+            #[cfg(not(target_family = "wasm"))]
+            Self::HuggingFace(tokenizer) => tokenizer.added(),
+            Self::Byte | Self::Gpt2(_) => Ok([Vec::new(), Vec::new()]),
+        }
+    }
+
+    /// The tokens around each text that is trained on: those that the tokenizer adds, and the end-of-text token behind, once. Of a
+    /// tokenizer for encoders the end-of-text token alone, as an encoder's sequences get theirs when they are masked.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::added`].
+    pub fn around_texts(&self) -> Result<[Vec<u32>; 2]> {
+        let end = self.eos();
+        if self.specials().is_ok() {
+            return Ok([Vec::new(), end.into_iter().collect()]);
+        }
+        let [before, mut after] = self.added()?;
+        if after.last().copied() != end {
+            after.extend(end);
+        }
+        Ok([before, after])
+    }
+
+    /// Special tokens by transformers' names, `bos_token` and so on, as the files beside a `tokenizer.json` have them.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn named(&self) -> std::collections::BTreeMap<String, String> {
+        match self {
+            Self::Byte | Self::Gpt2(_) => std::collections::BTreeMap::new(),
+            Self::HuggingFace(tokenizer) => tokenizer.named().clone(),
+        }
     }
 
     /// The tokens that a sequence of an encoder has besides its text's.

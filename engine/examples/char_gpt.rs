@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let prompt: Vec<u32> = b"ROMEO:".iter().map(|&byte| byte.into()).collect();
     let sampling = Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, seed: 1, draw: 0 };
-    let tokens = SampleTokens { vocab: model.vocab, end: None };
+    let tokens = SampleTokens { vocab: model.vocab, ends: &[] };
     let mut show = |_: u32| Ok::<_, SampleError>(true);
     let sample = generate(&mut trainer, tokens, &prompt, 200, &sampling, &mut show);
     println!("ROMEO:{}", tokenizer.decode(&block_on(sample)?)?);

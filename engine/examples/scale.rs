@@ -25,7 +25,7 @@ fn scale(network: &str, rows: usize) -> tightrope::Result<Scale> {
     let mut step = Step::of(&said)?;
     step.device.card = Some(Card::named("h100")?);
     let device = Devices::default().open(&step.device)?;
-    Scale::new(&step.scope, &step.config, &*device, &GPUS[..rows.min(GPUS.len())])
+    Scale::new(&step.scope, &step.config, &*device, &GPUS[..rows.min(GPUS.len())], &mut |_, _| {})
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -286,8 +286,14 @@ mod tests {
 
     #[test]
     fn a_step_without_numbers_has_no_speed() {
-        let outcome =
-            |loss, updated| Outcome { loss, grad_norm: 1.0, updated, tokens: 8, metrics: vec![] };
+        let outcome = |loss, updated| Outcome {
+            loss,
+            grad_norm: 1.0,
+            updated,
+            loss_scale: None,
+            tokens: 8,
+            metrics: vec![],
+        };
         let check = |loss, updated, precision| checked(3, &outcome(loss, updated), precision);
         assert_eq!(check(2.5, true, Precision::BF16).unwrap(), 2.5);
         // What a loss scale overflowed is tried again with a smaller one.

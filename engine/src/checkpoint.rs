@@ -48,7 +48,7 @@ use tightrope_data::Contents;
 #[cfg(not(target_family = "wasm"))]
 use tightrope_data::checkpoint::Saved;
 use tightrope_data::{Checkpoint, DataState, Manifest, Tensor, checkpoint};
-use tightrope_nn::{Done, LearningRate, SavedTensor, TrainError, Trainer};
+use tightrope_nn::{Done, LearningRate, SavedTensor, TrainError, Trainer, UPDATES};
 
 #[cfg(not(target_family = "wasm"))]
 use crate::block_on;
@@ -105,22 +105,24 @@ pub fn save(
 ) -> Result<PathBuf, CheckpointError> {
     let data = DataState::new(done.samples, &[], "", 0.0);
     let manifest = block_on(manifest(trainer, rate, done, data))?;
-    Ok(write(trainer, dir.as_ref(), manifest, vec![])?.path)
+    Ok(write(trainer, dir.as_ref(), manifest, vec![], &|_| ())?.path)
 }
 
-/// Writes a checkpoint of `trainer` with this manifest and these files besides, and removes all but the newest two.
+/// Writes a checkpoint of `trainer` with this manifest and these files besides, and removes all but the newest two. `written` hears of
+/// bytes of tensors as they're written.
 #[cfg(not(target_family = "wasm"))]
 pub(crate) fn write(
     trainer: &mut Trainer,
     dir: &Path,
     manifest: Manifest,
     extra: Vec<(String, Vec<u8>)>,
+    written: &dyn Fn(usize),
 ) -> Result<Saved, CheckpointError> {
     let (weights, states) = (trainer.saved_weights(), trainer.saved_states());
     finite_scale(block_on(trainer.loss_scale())?)?;
     let (trainer, diverged) = (RefCell::new(trainer), RefCell::new(None));
-    let model = tensors(&trainer, weights, Numbers::Weights, &diverged);
-    let optimizer = tensors(&trainer, states, Numbers::States, &diverged);
+    let model = tensors((&trainer, written), weights, Numbers::Weights, &diverged);
+    let optimizer = tensors((&trainer, written), states, Numbers::States, &diverged);
     let saved = checkpoint::save(dir, manifest, Contents { model, optimizer, extra }, KEPT);
     match diverged.take() {
         Some(error) => Err(error),
@@ -197,8 +199,14 @@ pub(crate) fn load_weights(trainer: &mut Trainer, from: &Checkpoint) -> Result<(
 
 /// Sets optimizer state and loss scale to those of a checkpoint.
 pub(crate) fn load_optimizer(trainer: &mut Trainer, from: &Checkpoint) -> Result<(), TrainError> {
-    let state = &from.optimizer;
-    trainer.load_states(state.names(), &mut |name| Ok(state.require(name)?.to_state()?))?;
+    let (state, steps) = (&from.optimizer, from.manifest.step);
+    trainer.load_states(state.names(), &mut |name| match name {
+        // A checkpoint from before updates were counted: all steps were taken for updates.
+        UPDATES if !state.names().any(|known| known == UPDATES) => {
+            Ok((vec![1], vec![steps as f32]))
+        }
+        _ => Ok(state.require(name)?.to_state()?),
+    })?;
     trainer.load_schedule(&from.manifest.schedule)
 }
 
@@ -245,10 +253,10 @@ pub(crate) async fn read_back(
 }
 
 /// Tensors to save, each read back while its bytes are written, so that a checkpoint takes no second copy
-/// of the model. The first value that nothing can go on from fails, and goes into `diverged`.
+/// of the model. `told` hears of their bytes. The first value that nothing can go on from fails, and goes into `diverged`.
 #[cfg(not(target_family = "wasm"))]
 fn tensors<'a>(
-    trainer: &'a RefCell<&mut Trainer>,
+    (trainer, told): (&'a RefCell<&mut Trainer>, &'a dyn Fn(usize)),
     saved: Vec<SavedTensor>,
     numbers: Numbers,
     diverged: &'a RefCell<Option<CheckpointError>>,
@@ -265,6 +273,7 @@ fn tensors<'a>(
                     return Err(io::Error::other("a number has diverged"));
                 }
                 write_values(out, saved.ty.dtype, &values)?;
+                told(values.len() * saved.ty.dtype.size());
                 written += values.len();
             }
             Ok(())

@@ -16,7 +16,10 @@ use std::path::Path;
 
 use anyhow::anyhow;
 #[cfg(feature = "cpu")]
-use tightrope_backend_cpu::Cpu;
+use tightrope_backend_cpu::{
+    Cpu,
+    isa::{self, Isa},
+};
 #[cfg(feature = "emulation")]
 use tightrope_backend_cuda::driver::{Emulated, Faults};
 #[cfg(feature = "cuda")]
@@ -314,8 +317,20 @@ impl Devices {
 /// When the system refuses its threads, and a build without it.
 #[cfg(feature = "cpu")]
 pub fn cpu(threads: usize) -> Result<Box<dyn Backend>> {
+    isa()?;
+    let threads = machine::threads(threads);
     let cpu = Cpu::new(threads).help("lower run.threads, or leave it out to use every core")?;
     Ok(Box::new(cpu))
+}
+
+/// The instruction set that the processor computes by: the widest that it has, unless the environment forces another one.
+///
+/// # Errors
+/// When the processor lacks what is forced.
+#[cfg(feature = "cpu")]
+pub(crate) fn isa() -> Result<Isa> {
+    let instead = format!("set {} to one that it has, or unset it", isa::VARIABLE);
+    Isa::chosen().map_err(|error| Error::usage(error, instead))
 }
 
 /// The processor as a device, with so many threads; 0 for one on every core.
@@ -333,6 +348,7 @@ pub fn cpu(_threads: usize) -> Result<Box<dyn Backend>> {
 /// As [`cpu`].
 #[cfg(feature = "cpu")]
 pub fn host(threads: usize) -> Result<Box<dyn Backend + Send>> {
+    isa()?;
     Ok(Box::new(Cpu::new(threads).help("ask for fewer --threads")?))
 }
 

@@ -15,6 +15,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::json;
 use tightrope_backend_cpu::fast::gemm::{Element, kernel_name};
+use tightrope_backend_cpu::isa::{Isa, Level};
 use tightrope_backend_cuda::Cuda;
 use tightrope_backend_cuda::matmuls::{Makers, Tally};
 use tightrope_backend_wgpu::{Description, adapters};
@@ -23,31 +24,31 @@ use tightrope_nn::{Free, Planned, Precision, Rates, TrainerConfig, presets};
 
 use crate::check::{self, Wrong};
 use crate::error::Result;
-use crate::machine::Machine;
+use crate::machine::{CpuQuota, Machine};
 use crate::recipe::Step;
 use crate::settings::{Device, MicroBatch, Settings};
-use crate::units::{human_bytes, human_count};
+use crate::units::{human_bytes, human_count, plural};
 use crate::{block_on, devices};
 
 /// What to do where there's no GPU.
 const NO_ADAPTER: &str = "no GPU through Vulkan, Metal or DX12; on Debian, mesa-vulkan-drivers and libvulkan1 bring drivers";
 
 impl Findings {
-    /// Looks at the machine, and plans every preset.
+    /// Looks at the machine, and plans every preset. One that can't be planned here is left out.
     ///
     /// # Errors
-    /// When the CPU refuses its threads, or a preset can't be planned.
+    /// When the CPU refuses its threads.
     pub fn look() -> Result<Self> {
         let machine = Machine::look();
-        let device = devices::cpu(0)?;
+        let (device, isa) = (devices::cpu(0)?, devices::isa()?);
         let fits = presets()
             .iter()
-            .map(|preset| Fit::new(preset.name, &*device, machine.memory_free_bytes))
-            .collect::<Result<Vec<_>>>()?;
+            .filter_map(|preset| Fit::new(preset.name, &*device, machine.memory_free_bytes))
+            .collect();
         let gpus = block_on(adapters());
         let cuda = devices::open_cuda(0).map(Nvidia::of);
         let wrong = check::found();
-        Ok(Self { device: device.name(), machine, gpus, cuda, wrong, fits })
+        Ok(Self { device: device.name(), isa, machine, gpus, cuda, wrong, fits })
     }
 }
 
@@ -68,28 +69,30 @@ struct Fit {
 }
 
 impl Fit {
-    fn new(preset: &'static str, device: &dyn Backend, free: Option<u64>) -> Result<Self> {
+    /// `None` if the preset can't be planned.
+    fn new(preset: &'static str, device: &dyn Backend, free: Option<u64>) -> Option<Self> {
         let mut settings = Settings::default();
         settings.model.preset = Some(preset.to_owned());
         settings.train.batch = Some(1);
-        let context = tightrope_nn::preset(preset)?.context;
+        let context = tightrope_nn::preset(preset).ok()?.context;
         settings.model.context = Some(context.min(LONGEST));
         settings.train.micro_batch = MicroBatch::Size(1);
-        let Step { config, scope, .. } = Step::of(&settings)?;
+        let Step { config, scope, .. } = Step::of(&settings).ok()?;
         let peak = |precision: Precision| {
             let rates = Rates::of(&device.name(), precision, scope.threads);
             let seconds = |graph: &Graph, node: &Node| rates.seconds(graph, node);
             let config = TrainerConfig { precision, ..config.clone() };
             let budget = free.unwrap_or(u64::MAX);
             let free = Free { loss_chunk: true, ..Free::NONE };
-            let (found, smallest) = Planned::within(&config, budget, free, device, &seconds)?;
+            let within = Planned::within(&config, budget, free, device, &seconds);
+            let (found, smallest) = within.ok()?;
             let bytes = found.as_ref().map_or(smallest, |planned| planned.plan.peak_bytes());
-            Ok::<_, crate::Error>((bytes, found.is_some()))
+            Some((bytes, found.is_some()))
         };
         let (f32_bytes, fits_f32) = peak(Precision::F32)?;
         let (bf16_bytes, fits_bf16) = peak(Precision::BF16)?;
         let parameters = crate::model::parameters(&config);
-        Ok(Self { preset, parameters, f32_bytes, bf16_bytes, fits_f32, fits_bf16 })
+        Some(Self { preset, parameters, f32_bytes, bf16_bytes, fits_f32, fits_bf16 })
     }
 }
 
@@ -156,6 +159,7 @@ impl Nvidia {
 /// What a machine has.
 pub struct Findings {
     device: String,
+    isa: Isa,
     machine: Machine,
     gpus: Vec<Description>,
     /// NVIDIA's first, or why there's none.
@@ -177,6 +181,11 @@ impl Findings {
         self.fits.iter().filter(|fit| fits(fit)).max_by_key(|fit| fit.parameters)
     }
 
+    /// Name of the kernel of matmuls of this type.
+    fn kernel(&self, element: Element) -> &'static str {
+        kernel_name(self.isa.level(), element, element)
+    }
+
     /// The findings for machines: `version, devices`.
     pub fn json(&self) -> serde_json::Value {
         let name = |fit: Option<&Fit>| fit.map(|fit| fit.preset);
@@ -185,9 +194,13 @@ impl Findings {
         cpu["available"] = true.into();
         cpu["description"] = self.device.as_str().into();
         cpu["gemm_kernels"] = json!({
-            "f32": kernel_name(Element::F32, Element::F32),
-            "bf16": kernel_name(Element::Bf16, Element::Bf16),
+            "f32": self.kernel(Element::F32),
+            "bf16": self.kernel(Element::Bf16),
         });
+        let available: Vec<Level> = Isa::available().map(Isa::level).collect();
+        let set =
+            |level: Level| json!({ "name": level.name(), "available": available.contains(&level) });
+        cpu["instruction_sets"] = Level::ALL.map(set).into_iter().collect();
         cpu["largest_preset"] = json!({
             "f32": name(self.largest(|fit| fit.fits_f32)),
             "bf16": name(self.largest(|fit| fit.fits_bf16)),
@@ -227,15 +240,26 @@ impl Findings {
 
     /// The findings for people.
     pub fn text(&self) -> String {
-        let Machine { model, cores, features, caches, memory_bytes, memory_free_bytes, .. } =
-            &self.machine;
+        let Machine {
+            model,
+            cores,
+            cpu_quota,
+            features,
+            caches,
+            memory_bytes,
+            memory_free_bytes,
+            memory_limits,
+        } = &self.machine;
         let mut text = String::new();
         let mut line = |name: &str, value: &str| {
             // Writing to a String can't fail.
             let _ = writeln!(text, "{name:<11}{value}");
         };
         let bytes = |bytes: &Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), human_bytes);
-        line("cpu", &format!("{model}, {cores} cores"));
+        line("cpu", &format!("{model}, {}", plural(*cores, "core", "cores")));
+        if let Some(CpuQuota { source, cores }) = cpu_quota {
+            line("", &format!("{cores:.2} cores at most, by {source}"));
+        }
         line("", &self.device);
         line("", &features.join(" "));
         let shown: Vec<_> = caches
@@ -246,11 +270,12 @@ impl Findings {
             line("caches", &shown.join(", "));
         }
         line("memory", &format!("{}, {} free", bytes(memory_bytes), bytes(memory_free_bytes)));
-        let kernel = |element| kernel_name(element, element);
-        line(
-            "kernels",
-            &format!("matmuls: f32 {}, bf16 {}", kernel(Element::F32), kernel(Element::Bf16)),
-        );
+        // The machine's own is said already.
+        for limit in memory_limits.iter().filter(|_| memory_limits.len() > 1) {
+            line("", &limit.text());
+        }
+        let [f32, bf16] = [Element::F32, Element::Bf16].map(|element| self.kernel(element));
+        line("kernels", &format!("matmuls: f32 {f32}, bf16 {bf16}"));
         for (index, gpu) in self.gpus.iter().enumerate() {
             line(&format!("wgpu:{index}"), &format!("{}, {}, {}", gpu.name, gpu.backend, gpu.kind));
             let (buffer, binding) = (human_bytes(gpu.buffer_bytes), human_bytes(gpu.binding_bytes));
@@ -323,6 +348,7 @@ mod tests {
         let fits = vec![fit("a", 1, true), fit("c", 3, false), fit("b", 2, true)];
         let found = Findings {
             device: "cpu".to_owned(),
+            isa: Isa::PORTABLE,
             machine: Machine::look(),
             gpus: vec![],
             cuda: Err("no driver".into()),

@@ -102,6 +102,11 @@ impl Error {
         self.details.as_ref()
     }
 
+    /// True if a batch was to be cut whose loss mixes samples.
+    pub(crate) fn is_mixed(&self) -> bool {
+        matches!(self.error.downcast_ref(), Some(nn::Error::Mixed { .. }))
+    }
+
     /// Where a wrong setting stands.
     pub fn place(&self) -> Option<&Place> {
         self.error.downcast_ref::<SettingsError>()?.place.as_deref()
@@ -155,6 +160,10 @@ impl From<nn::Error> for Error {
                 );
                 Self::usage(error, help)
             }
+            error @ nn::Error::Mixed { .. } => Self::usage(
+                error,
+                "leave the micro-batch to the planner, or set it to the batch; its advice names what takes less memory",
+            ),
             nn::Error::UnknownPreset { .. } => {
                 Self::usage(error, "`model.preset` takes one of these names")
             }

@@ -1,5 +1,5 @@
 //! A model on disk as a directory with all that `from_pretrained` of transformers looks for: whole weights, in the type of
-//! numbers that is asked for, with adapters merged into the weights that they are beside.
+//! numbers that is asked for or of the model that it comes from, with that model's other files, and with adapters merged into the weights that they are beside.
 
 use std::cell::RefCell;
 use std::fs;
@@ -9,34 +9,44 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow};
 use serde_json::{Value, json};
 use tightrope_core::{DType, Type};
-use tightrope_data::checkpoint::ADAPTERS;
-use tightrope_data::{ChatTemplate, SafeTensors, Tensor, Tokenizer, safetensors};
+use tightrope_data::{Tensor, Tokenizer, safetensors};
 use tightrope_nn::{Architecture, Import, Lora, Parameter, export as parts_of};
 
 use crate::error::{Error, Help as _, Result};
 use crate::run::directory;
 use crate::settings::Settings;
+use crate::units::json_text;
+use crate::weights::adapters::Adapters;
+use crate::weights::companions::{self, Files};
 use crate::weights::frozen::Frozen;
 use crate::weights::{Places, Source, adapters, preprocessor};
 
 const FULL: &str = "free some space, or give another directory";
 const WEIGHTS: &str = "model.safetensors";
+const CONFIG: &str = "config.json";
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 
 /// What becomes of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
     /// Whether adapters are merged into the weights that they are beside.
     pub merge: bool,
-    /// Type of the numbers.
-    pub dtype: DType,
+    /// Type of the numbers; `None` for those of the directory that the model comes from, tensor by tensor, and f32 where it comes from none.
+    pub dtype: Option<DType>,
 }
 
 /// Adapters, and where their values are.
-struct Adapters<'a> {
+struct Beside<'a> {
     lora: Lora,
     import: Import,
-    file: &'a SafeTensors,
+    get: Box<ReadTensor<'a>>,
 }
+
+/// Reads a tensor by name: its extents and values.
+type ReadTensor<'a> = dyn Fn(&str) -> tightrope_data::Result<(Vec<usize>, Vec<f32>)> + 'a;
+
+/// Adapters, the names of their tensors, and what reads one.
+type Found<'a> = (Lora, Vec<&'a str>, Box<ReadTensor<'a>>);
 
 /// Writes the model of a run, a checkpoint or a Hugging Face directory to `out`, which must be new or empty. `said` says
 /// where frozen weights and adapters lie (`model.init`, `lora.init`), and the tokenizer where none is beside the model.
@@ -51,24 +61,31 @@ pub fn export(path: &Path, said: &Settings, form: Form, out: &Path) -> Result<()
     let list = model.parameters();
     let started_from = match &places.adapters {
         Some(dir) if source.base().is_none() => {
-            Some(SafeTensors::open(dir.join(ADAPTERS)).help(adapters::KIND)?)
+            Some(Adapters::open(dir).map_err(|error| Error::usage(error, adapters::KIND))?)
         }
         _ => None,
     };
     let own = source.checkpoint.as_ref().filter(|_| source.base().is_some());
-    let beside = match (own, &started_from, &places.adapters) {
-        (Some(checkpoint), ..) => settings.lora.adapters().map(|lora| (lora, &checkpoint.model)),
-        (None, Some(file), Some(dir)) => {
-            let lora = adapters::config_of(dir);
-            Some((lora.map_err(|error| Error::usage(error, adapters::KIND))?, file))
+    let beside: Option<Found<'_>> = match (own, &started_from) {
+        (Some(checkpoint), _) => settings.lora.adapters().map(|lora| {
+            let file = &checkpoint.model;
+            let get = Box::new(|name: &str| file.require(name)?.to_values());
+            (lora, file.names().collect(), get as Box<ReadTensor<'_>>)
+        }),
+        (None, Some(found)) => {
+            let lora = found.lora.clone();
+            lora.check(&list)?;
+            found.check_base(&list, &lora, &source)?;
+            let names = found.names(&lora.parameters(&list)?);
+            Some((lora, names, Box::new(|name: &str| found.tensor(name))))
         }
         _ => None,
     };
     let shown = source.dir.display();
     let beside = match (beside, form.merge) {
-        (Some((lora, file)), true) => {
-            let import = Import::of(&lora.parameters(&list), file.names())?;
-            Some(Adapters { lora, import, file })
+        (Some((lora, names, get)), true) => {
+            let import = Import::of(&lora.parameters(&list)?, names)?;
+            Some(Beside { lora, import, get })
         }
         (Some(_), false) => {
             return Err(Error::usage(
@@ -85,10 +102,17 @@ pub fn export(path: &Path, said: &Settings, form: Form, out: &Path) -> Result<()
         (None, false) => None,
     };
     let frozen = source.frozen(&places)?;
-    let files = described(&source, &settings, form.dtype)?;
+    let stored = source.stored_as()?;
+    let files = described(&source, &settings, form.dtype, stored.is_some())?;
+    let prefix = model.prefix();
+    let dtype_of = |name: &str| match (form.dtype, &stored) {
+        (Some(dtype), _) => dtype,
+        (None, Some(stored)) => stored.of_tensor(name, prefix),
+        (None, None) => DType::F32,
+    };
     directory::create_empty(out)?;
     let weights = out.join(WEIGHTS);
-    write(&weights, &list, &frozen, beside.as_ref(), form.dtype, &*model)
+    write(&weights, &list, (&frozen, &places), beside.as_ref(), &dtype_of, &*model)
         .with_context(|| format!("can't write `{}`", weights.display()))
         .help(FULL)?;
     for (name, bytes) in files {
@@ -104,16 +128,16 @@ pub fn export(path: &Path, said: &Settings, form: Form, out: &Path) -> Result<()
 fn write(
     file: &Path,
     list: &[Parameter],
-    frozen: &Frozen<'_>,
-    beside: Option<&Adapters<'_>>,
-    dtype: DType,
+    (frozen, places): (&Frozen<'_>, &Places),
+    beside: Option<&Beside<'_>>,
+    dtype_of: &dyn Fn(&str) -> DType,
     model: &dyn tightrope_nn::Model,
 ) -> anyhow::Result<()> {
-    let frozen = frozen.open(model)?;
+    let frozen = frozen.open(model, places)?;
     let values = |index: usize| -> anyhow::Result<Vec<f32>> {
         let mut values = frozen.read(&list[index])?;
-        if let Some(Adapters { lora, import, file }) = beside {
-            let mut get = |name: &str| Ok(file.require(name)?.to_values()?);
+        if let Some(Beside { lora, import, get }) = beside {
+            let mut get = |name: &str| Ok(get(name)?);
             lora.merge(list, index, &mut values, &mut |adapter| import.read(adapter, &mut get))?;
         }
         Ok(values)
@@ -122,6 +146,7 @@ fn write(
     let mut tensors = vec![];
     for (index, parameter) in list.iter().enumerate() {
         for (place, part) in parameter.parts.iter().enumerate() {
+            let dtype = dtype_of(&part.name);
             let ty = Type::new(dtype, parameter.part_shape(part));
             let (values, failed) = (&values, &failed);
             tensors.push(Tensor::streamed(part.name.clone(), ty, move |out| {
@@ -143,83 +168,102 @@ fn write(
     }
 }
 
-/// Names and bytes of the files beside the weights.
-fn described(source: &Source, settings: &Settings, dtype: DType) -> Result<Vec<(String, Vec<u8>)>> {
-    let mut config = source.config.to_hf();
-    let kind = match dtype {
-        DType::BF16 => "bfloat16",
-        DType::F16 => "float16",
-        _ => "float32",
-    };
-    // Both spellings: transformers reads the first from version 5 on, the second before.
-    config["dtype"] = kind.into();
-    config["torch_dtype"] = kind.into();
-    let mut files = vec![];
-    let text = match &source.config {
-        Architecture::Language(model) => {
-            let tokenizer = source.tokenizer_beside(settings.data.tokenizer.as_deref())?;
-            let mut texts = vec![];
-            if let Some(tokenizer) = &tokenizer {
-                files.extend(ends(tokenizer, &mut config));
-                texts = tokenizer.files();
-                if texts.iter().all(|(name, _)| name != "tokenizer_config.json") {
-                    let own = of_tokenizer(tokenizer, model.context)?;
-                    files.push(("tokenizer_config.json".to_owned(), own));
-                }
-            }
-            if let Some(Tokenizer::Gpt2(gpt2)) = &tokenizer {
-                texts.extend(gpt2.files()?);
-            }
-            if let Some(template) = source.chat_template()? {
-                texts.push((ChatTemplate::FILE.to_owned(), template.into_bytes()));
-            }
-            texts
-        }
-        Architecture::Bert(_) => {
-            let tokenizer = source.tokenizer_beside(settings.data.tokenizer.as_deref())?;
-            tokenizer.map(|tokenizer| tokenizer.files()).unwrap_or_default()
-        }
-        Architecture::Vit(model) => {
+/// Names and bytes of an export's files but the weights. Those of a model that was `published` by others are copied.
+fn described(
+    source: &Source,
+    settings: &Settings,
+    dtype: Option<DType>,
+    published: bool,
+) -> Result<Files> {
+    let mut config = companions::config(source.config_file()?.as_ref(), &source.config);
+    set_dtype(&mut config, dtype, published);
+    let mut files = source.companions()?;
+    files.remove(companions::STORED);
+    if let Architecture::Vit(model) = &source.config {
+        if !files.contains_key(preprocessor::FILE) {
             let normalization = source.normalization(model.colors)?;
             let shape = crate::recipe::image_shape(model);
-            vec![(preprocessor::FILE.to_owned(), preprocessor::text(&normalization, shape))]
+            files.insert(preprocessor::FILE.to_owned(), preprocessor::text(&normalization, shape));
         }
-    };
-    files.push(("config.json".to_owned(), config));
-    let mut all = text;
-    for (name, value) in files {
-        all.push((name, crate::run::json_text(&value)?));
+        files.insert(CONFIG.to_owned(), json_text(&config)?);
+        return Ok(files);
     }
-    Ok(all)
+    let tokenizer = source.tokenizer_beside(settings.data.tokenizer.as_deref())?;
+    let mut own = tokenizer.as_ref().map(Tokenizer::files).unwrap_or_default();
+    companions::keep_tokenizer_of(&mut files, &own);
+    if let Some(Tokenizer::Gpt2(gpt2)) = &tokenizer {
+        own.extend(gpt2.files()?);
+    }
+    for (name, bytes) in own {
+        files.entry(name).or_insert(bytes);
+    }
+    if let (Architecture::Language(model), Some(tokenizer)) = (&source.config, &tokenizer) {
+        if !published && !files.contains_key(companions::GENERATION) {
+            name_ends(tokenizer, &mut config, &mut files)?;
+        }
+        if !published && !files.contains_key(TOKENIZER_CONFIG) {
+            let own = json_text(&of_tokenizer(tokenizer, model.context)?)?;
+            files.insert(TOKENIZER_CONFIG.to_owned(), own);
+        }
+    }
+    files.insert(CONFIG.to_owned(), json_text(&config)?);
+    Ok(files)
 }
 
-/// Says in the `config.json` what ends a text, and gives the file that says how it's continued.
-fn ends(tokenizer: &Tokenizer, config: &mut Value) -> Option<(String, Value)> {
-    let end = tokenizer.eos()?;
-    config["eos_token_id"] = end.into();
-    config["bos_token_id"] = config["bos_token_id"].as_u64().unwrap_or(end.into()).into();
-    let generation = json!({
-        "bos_token_id": config["bos_token_id"],
-        "eos_token_id": end,
-        "pad_token_id": end,
-    });
-    Some(("generation_config.json".to_owned(), generation))
+/// Names the type of the numbers in a `config.json`: the one that was asked for, else what the file says, else that of a model of no other
+/// library, f32.
+fn set_dtype(config: &mut Value, asked: Option<DType>, published: bool) {
+    let kind = match asked {
+        Some(DType::BF16) => "bfloat16",
+        Some(DType::F16) => "float16",
+        None if published => return,
+        _ => "float32",
+    };
+    // transformers reads the first from version 5 on, the second before.
+    let spellings = ["dtype", "torch_dtype"];
+    let found = spellings.map(|key| config.get(key).is_some());
+    for (key, found) in spellings.into_iter().zip(found.map(|own| own || found == [false; 2])) {
+        if found {
+            config[key] = kind.into();
+        }
+    }
+}
+
+/// Names the tokens that begin, end and pad a text in the `config.json`, where it names none, and in the file of generation's defaults.
+fn name_ends(tokenizer: &Tokenizer, config: &mut Value, files: &mut Files) -> Result<()> {
+    let Some(end) = tokenizer.eos() else { return Ok(()) };
+    let mut unless_named = |key: &str, id: u32| {
+        if config[key].is_null() {
+            config[key] = id.into();
+        }
+        config[key].clone()
+    };
+    let ends = unless_named("eos_token_id", end);
+    let begins = unless_named("bos_token_id", tokenizer.prefix().unwrap_or(end));
+    let pads = match &config["pad_token_id"] {
+        Value::Null => end.into(),
+        named => named.clone(),
+    };
+    let generation = json!({ "bos_token_id": begins, "eos_token_id": ends, "pad_token_id": pads });
+    files.insert(companions::GENERATION.to_owned(), json_text(&generation)?);
+    Ok(())
 }
 
 /// The `tokenizer_config.json` of a tokenizer that came without one. Bytes have none: an id is the byte.
 fn of_tokenizer(tokenizer: &Tokenizer, context: usize) -> Result<Value> {
-    let class = match tokenizer {
-        Tokenizer::Gpt2(_) => "GPT2Tokenizer",
-        _ => "PreTrainedTokenizerFast",
-    };
-    let end = tokenizer.eos().map(|end| tokenizer.decode(&[end])).transpose()?;
-    Ok(json!({
-        "tokenizer_class": class,
+    let text = |id: Option<u32>| id.map(|id| tokenizer.decode(&[id])).transpose();
+    let (begin, end) = (text(tokenizer.prefix())?, text(tokenizer.eos())?);
+    let mut config = json!({
+        "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": context,
-        "bos_token": end,
+        "bos_token": begin,
         "eos_token": end,
-        "unk_token": end,
-        "add_prefix_space": false,
         "clean_up_tokenization_spaces": false,
-    }))
+    });
+    if matches!(tokenizer, Tokenizer::Gpt2(_)) {
+        config["tokenizer_class"] = json!("GPT2Tokenizer");
+        config["unk_token"] = json!(end);
+        config["add_prefix_space"] = json!(false);
+    }
+    Ok(config)
 }

@@ -35,7 +35,7 @@ use std::path::Path;
 use anyhow::anyhow;
 use tightrope_core::{Backend, Plan};
 use tightrope_data::{ChatTemplate, Tokenizer};
-use tightrope_nn::{Architecture, Planned, Sampling, Trainer, TrainerConfig};
+use tightrope_nn::{Architecture, ModelConfig, Planned, Sampling, Trainer, TrainerConfig};
 
 use crate::block_on;
 use crate::check;
@@ -43,11 +43,12 @@ use crate::devices::Spec;
 use crate::error::{Error, Help as _, Result};
 use crate::model::Unit;
 use crate::recipe::{
-    Conversations, First, Labelled, LabelledImages, Read, Step, Text, chat_template,
+    Context, Conversations, First, Labelled, LabelledImages, Read, Step, Text, beyond_rows,
+    chat_template,
 };
 use crate::run::{self, Evaluation, evaluate};
-use crate::settings::Settings;
-use crate::weights::{Places, Source};
+use crate::settings::{RowFormat, Settings};
+use crate::weights::{Generation, Places, Source};
 
 /// Is shown a plan before it's allocated.
 type Heard = Box<dyn Fn(&Plan)>;
@@ -91,6 +92,14 @@ impl Loaded {
         &self.source.dir
     }
 
+    /// Defaults of generation that the model's files name.
+    ///
+    /// # Errors
+    /// A `generation_config.json` that can't be read.
+    pub fn generation(&self) -> Result<Generation> {
+        self.source.generation()
+    }
+
     /// What there is to tell: newer checkpoints that were passed over as damaged, and retired settings.
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -118,22 +127,35 @@ impl Loaded {
         }
     }
 
+    /// The most tokens that `model`, which this is, reads at once: the context of its settings. A run on short rows may be asked longer
+    /// questions, up to [`Context::MOST`] tokens, unless a context is named.
+    pub(crate) fn context_of(&self, model: &ModelConfig) -> usize {
+        let settings = &self.settings;
+        let own = settings.model.context.unwrap_or(model.context);
+        let texts = matches!(settings.data.format, None | Some(RowFormat::Auto | RowFormat::Text));
+        match texts || settings.on_command_line("model.context") {
+            true => own,
+            false => own.max(model.context.min(Context::MOST)),
+        }
+    }
+
     /// The plan of [`Loaded::generator`] on `device`: the weights, a cache of keys and values, and the program of a token.
     ///
     /// # Errors
     /// A model that reads no text, and [`Kind::DoesNotFit`](crate::error::Kind).
     pub fn plan_generator(&self, device: &dyn Backend) -> Result<Planned> {
-        if !matches!(self.source.config, Architecture::Language(_)) {
+        let Architecture::Language(model) = &self.source.config else {
             let (shown, family) = (self.source.dir.display(), self.source.config.family().name());
             return Err(Error::usage(
                 anyhow!("`{shown}` holds a model of the family {family}, which continues no text"),
                 "name a language model, or score this one with `tightrope eval`",
             ));
-        }
+        };
         let mut step = self.step.clone().inference(false, self.settings.memory.weight_bits);
         step.config = TrainerConfig {
             batch: 1,
             micro_batch: 1,
+            decode: self.context_of(model),
             model: self.source.config.build(1)?,
             losses: false,
             ..step.config
@@ -166,7 +188,8 @@ impl Loaded {
             settings.data.date = None;
         }
         let template = chat_template(&settings, &tokenizer, Some(&self.source), First::Said);
-        Ok(Generator { trainer, tokenizer, template, seed: self.step.config.seed })
+        let ends = self.source.generation()?.ends;
+        Ok(Generator { trainer, tokenizer, template, ends, seed: self.step.config.seed })
     }
 
     /// The loss on what is held out, or on everything where nothing is, and the sequence length that it was scored with.
@@ -185,6 +208,7 @@ impl Loaded {
             // Splits leave something to train on, of which there is no need here.
             data.holdout = 0.0;
         }
+        let mut tokens = None;
         let scored = match (&source.config, tokenizer) {
             (Architecture::Vit(model), _) => {
                 let normalization = Some(source.normalization(model.colors)?);
@@ -193,8 +217,9 @@ impl Loaded {
             (Architecture::Bert(model), tokenizer) => {
                 let tokenizer = tokenizer.unwrap_or(Tokenizer::Byte);
                 if model.classes.is_some() {
-                    let context = self.step.config.model.tokens();
+                    let context = Context::asked(&self.settings, model.context);
                     let labelled = Labelled::open(&data, model, None, tokenizer, context)?;
+                    tokens = Some(labelled.context());
                     Data::Labelled(Box::new(labelled))
                 } else {
                     let texts = if data.files.is_empty() { source.own_texts()? } else { vec![] };
@@ -207,16 +232,22 @@ impl Loaded {
                 let tokenizer = tokenizer.unwrap_or(Tokenizer::Byte);
                 match read(&tokenizer)? {
                     Some(read) => {
-                        let context = self.step.config.model.seq_len();
-                        let mut chats = Conversations::open(&data, &read, tokenizer, context)?;
+                        let context = Context::asked(&self.settings, model.context);
+                        let mut chats =
+                            Conversations::open(&data, &read, tokenizer, context, model.vocab)?;
                         chats.refer_to_model(source)?;
+                        tokens = Some(chats.context());
                         Data::Chats(Box::new(chats))
                     }
                     None => Data::Text(Box::new(Text::open(&data, tokenizer, model.vocab, texts)?)),
                 }
             }
         };
-        let mut step = self.step.clone().inference(true, self.settings.memory.weight_bits);
+        // Rows may take a shorter context than the model has positions for.
+        let mut settings = self.settings.clone();
+        settings.model.context = tokens.or(settings.model.context);
+        let step = Step::of_model(&settings, source.config.clone())?;
+        let mut step = step.inference(true, self.settings.memory.weight_bits);
         step.config = TrainerConfig { decode: 0, losses: false, logits: false, ..step.config };
         let planned = check::planned(&step.device, &mut device, &mut |device| step.plan(device))?;
         let mut trainer = self.started(planned, device)?;
@@ -298,6 +329,8 @@ pub struct Generator {
     trainer: Trainer,
     tokenizer: Tokenizer,
     template: Result<Option<ChatTemplate>>,
+    /// Ids that end a text besides the tokenizer's own.
+    ends: Vec<u32>,
     seed: u64,
 }
 
@@ -307,7 +340,9 @@ impl Generator {
         self.trainer.session().plan().peak_bytes()
     }
 
-    /// Continues a prompt, and hands each new piece of text to `show`, which says whether to go on. Returns the new tokens.
+    /// Continues a prompt, before which the tokenizer puts the tokens that begin a text, and hands each new piece of text to `show`, which
+    /// says whether to go on. Each id of the model's `eos_token_id` ends the text, and so does the tokenizer's end of text. Returns the new
+    /// tokens.
     ///
     /// # Errors
     /// An empty prompt or one that the model doesn't know, and those of the device.
@@ -316,14 +351,15 @@ impl Generator {
         asked: &Asked<'_>,
         show: &mut dyn FnMut(&str) -> bool,
     ) -> Result<Vec<u32>> {
-        self.go_on(asked.prompt, asked, show)
+        let prompt = self.tokenizer.encode_with_specials(asked.prompt);
+        self.go_on(prompt.help("give another --prompt")?, asked, show)
     }
 
-    /// As [`Generator::generate`], of an answer to the prompt: it's written by the model's chat template as what a user says, and
-    /// the answer ends with the assistant's turn.
+    /// As [`Generator::generate`], of an answer to the prompt, which [`ChatTemplate::question`] writes by the model's chat template: it's what
+    /// a user says, or a conversation in JSON. The answer ends with the assistant's turn.
     ///
     /// # Errors
-    /// As [`Generator::generate`], and a model without a chat template.
+    /// As [`Generator::generate`], a model without a chat template, and a conversation that can't be read.
     pub fn answer(
         &mut self,
         asked: &Asked<'_>,
@@ -340,9 +376,17 @@ impl Generator {
             }
             Err(error) => return Err(Error::failed(anyhow!("{error}"), HELP)),
         };
-        let question = template.question(asked.prompt).help(HELP)?;
+        let question = template.question(asked.prompt).map_err(|error| match error {
+            tightrope_data::Error::RowFormat { .. } => Error::usage(
+                error,
+                "a conversation is `[{\"role\": \"user\", \"content\": \"…\"}, …]`; any other text is what a user says",
+            ),
+            error => Error::failed(error, HELP),
+        })?;
         let mut turn = Turn { end: template.end_of_turn(), held: String::new() };
-        let tokens = self.go_on(&question, asked, &mut |piece| {
+        // The template writes the tokens that begin a text itself.
+        let question = self.tokenizer.encode(&question).help("give another --prompt")?;
+        let tokens = self.go_on(question, asked, &mut |piece| {
             let (said, more) = turn.push(piece);
             show(&said) && more
         })?;
@@ -352,21 +396,25 @@ impl Generator {
 
     fn go_on(
         &mut self,
-        prompt: &str,
+        prompt: Vec<u32>,
         asked: &Asked<'_>,
         show: &mut dyn FnMut(&str) -> bool,
     ) -> Result<Vec<u32>> {
         let Asked { temperature, top_k, top_p, .. } = *asked;
-        let prompt = self.tokenizer.encode(prompt).help("give another --prompt")?;
         if prompt.is_empty() {
             return Err(Error::usage(
                 anyhow!("the prompt is empty"),
                 "give --prompt some text to continue, or leave it out",
             ));
         }
+        let vocab = self.trainer.config().model.decoder().map_or(usize::MAX, |it| it.vocab());
+        if let Some(&id) = prompt.iter().find(|&&id| id as usize >= vocab) {
+            return Err(beyond_rows(&self.tokenizer, id, vocab, "the prompt"));
+        }
         let sampling = Sampling { temperature, top_k, top_p, seed: self.seed, draw: 0 };
         let (trainer, tokenizer) = (&mut self.trainer, &self.tokenizer);
-        block_on(run::generate(trainer, tokenizer, &prompt, asked.max_tokens, &sampling, show))
+        let given = (prompt.as_slice(), self.ends.as_slice());
+        block_on(run::generate(trainer, tokenizer, given, asked.max_tokens, &sampling, show))
     }
 }
 

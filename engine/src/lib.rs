@@ -58,6 +58,7 @@
 //! | [`score`] | perplexity of texts, and accuracy on multiple choice |
 //! | [`error`] | what went wrong, and what to do next |
 //! | [`units`], [`figures`] | numbers as people read them, and the one in the middle |
+//! | [`plain`] | text of others, as a terminal may show it |
 //!
 //! [`core`], [`nn`] and [`data`] are the crates under this one, for models and data of one's own.
 //!
@@ -85,6 +86,7 @@ pub mod generate;
 pub mod interconnect;
 pub mod machine;
 pub mod model;
+pub mod plain;
 pub mod plan;
 #[cfg(feature = "wgpu")]
 pub mod product;

@@ -9,10 +9,20 @@
 //! assert_eq!(threads(0), machine.cores);
 //! ```
 
+mod limits;
+#[cfg(not(target_family = "wasm"))]
+mod load;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+
+pub use limits::{CpuQuota, MemoryLimit};
+#[cfg(not(target_family = "wasm"))]
+pub use load::{Load, is_busy};
+
+use limits::System;
 
 /// What is known of the machine. What the system doesn't tell is left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -21,14 +31,18 @@ pub struct Machine {
     pub model: String,
     /// Cores this process may use.
     pub cores: usize,
+    /// The least quota of processor time that a control group sets.
+    pub cpu_quota: Option<CpuQuota>,
     /// Vector instruction sets.
     pub features: Vec<&'static str>,
     /// Caches that the first core sees, the nearest first.
     pub caches: Vec<Cache>,
     /// Bytes of memory.
     pub memory_bytes: Option<u64>,
-    /// Bytes of memory that the system could hand out now.
+    /// Bytes of memory that this process could have now: those that the first limit leaves.
     pub memory_free_bytes: Option<u64>,
+    /// Limits on this process's memory, the one that leaves least first.
+    pub memory_limits: Vec<MemoryLimit>,
 }
 
 /// One cache.
@@ -45,13 +59,16 @@ pub struct Cache {
 impl Machine {
     /// Asks the system.
     pub fn look() -> Self {
+        let memory_limits = memory_limits();
         Self {
             model: model(),
-            cores: std::thread::available_parallelism().map_or(1, Into::into),
+            cores: cores(),
+            cpu_quota: cpu_quota(),
             features: features(),
             caches: caches(Path::new("/sys/devices/system/cpu/cpu0/cache")),
             memory_bytes: memory("MemTotal:"),
-            memory_free_bytes: free_memory(),
+            memory_free_bytes: memory_limits.first().map(|limit| limit.free_bytes),
+            memory_limits,
         }
     }
 }
@@ -67,8 +84,9 @@ fn model_name(info: &str) -> Option<&str> {
     Some(line.split_once(':')?.1.trim())
 }
 
+/// Vector instruction sets of the processor.
 #[cfg(target_arch = "x86_64")]
-fn features() -> Vec<&'static str> {
+pub(crate) fn features() -> Vec<&'static str> {
     macro_rules! detected {
         ($($name:tt),+) => {
             [$(($name, is_x86_feature_detected!($name))),+]
@@ -92,8 +110,9 @@ fn features() -> Vec<&'static str> {
     known.into_iter().filter(|(_, found)| *found).map(|(name, _)| name).collect()
 }
 
+/// Vector instruction sets of the processor.
 #[cfg(not(target_arch = "x86_64"))]
-fn features() -> Vec<&'static str> {
+pub(crate) fn features() -> Vec<&'static str> {
     vec![]
 }
 
@@ -129,13 +148,55 @@ fn memory(key: &str) -> Option<u64> {
 
 /// Bytes of a line of a file such as `/proc/meminfo`.
 fn listed(file: &str, key: &str) -> Option<u64> {
-    let text = fs::read_to_string(file).ok()?;
-    Some(field(&text, key)?.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+    kilobytes(field(&fs::read_to_string(file).ok()?, key)?)
 }
 
-/// Bytes of memory that the system could hand out now, as Linux estimates it: this rank's part of them, where several share the machine.
+/// Bytes of `3060 kB`.
+fn kilobytes(text: &str) -> Option<u64> {
+    text.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The source of the limit that is no control group's and no resource limit.
+const MACHINE: &str = "the machine";
+
+/// Limits on this process's memory, the one that leaves least first: what the machine has, control groups, and resource limits. Of what
+/// all processes share, each rank on this machine has an equal part.
+pub fn memory_limits() -> Vec<MemoryLimit> {
+    let machine = memory("MemTotal:").zip(memory("MemAvailable:"));
+    let machine = machine.map(|(bytes, free_bytes)| MemoryLimit {
+        source: MACHINE.to_owned(),
+        bytes,
+        free_bytes,
+        shared: true,
+    });
+    let mut limits: Vec<_> = machine.into_iter().chain(System::own().memory_limits()).collect();
+    for limit in limits.iter_mut().filter(|limit| limit.shared) {
+        limit.free_bytes /= ranks_here() as u64;
+    }
+    limits.sort_by_key(|limit| limit.free_bytes);
+    limits
+}
+
+/// Bytes of memory that this process could have now: the least that one of its [limits](memory_limits) leaves; `None` if no limit is known.
 pub fn free_memory() -> Option<u64> {
-    memory("MemAvailable:").map(|bytes| bytes / ranks_here() as u64)
+    memory_limits().first().map(|limit| limit.free_bytes)
+}
+
+/// The limit that leaves the least memory, for people, if it's below the machine's own: `300 MiB free of 1.00 GiB by FILE`.
+pub(crate) fn limit_below_machine() -> Option<String> {
+    let limit = memory_limits().into_iter().next()?;
+    (limit.source != MACHINE).then(|| limit.text())
+}
+
+/// The least quota of processor time that a control group sets.
+pub fn cpu_quota() -> Option<CpuQuota> {
+    System::own().cpu_quota()
+}
+
+/// Cores that this process may use, by its affinity and by quotas of processor time.
+pub fn cores() -> usize {
+    let allowed = std::thread::available_parallelism().map_or(1, usize::from);
+    cpu_quota().map_or(allowed, |quota| allowed.min(quota.threads()))
 }
 
 /// Largest memory of this process so far, bytes: `VmHWM`, where the system tells it.
@@ -153,7 +214,7 @@ pub fn resident() -> Option<u64> {
 pub fn threads(asked: usize) -> usize {
     match asked {
         0 => {
-            let own = std::thread::available_parallelism().map_or(1, usize::from);
+            let own = cores();
             let ranks = ranks_here();
             if ranks == 1 { own } else { part(own, cores_of_ranks(own), ranks) }
         }

@@ -7,7 +7,7 @@ use std::{num::NonZeroUsize, process::Command, sync::atomic::AtomicBool};
 
 use anyhow::anyhow;
 use tightrope_core::{Backend, Link, Linked, Ranks, all_overlap, link};
-use tightrope_ranks::{Launched, agree, connect};
+use tightrope_ranks::{Connected, Launched, agree, connect};
 
 use crate::error::{Error, Help as _, Result};
 use crate::recipe::{Planned, Recipe};
@@ -24,6 +24,8 @@ pub use tightrope_ranks::{GUARDED, stand_by};
 pub struct Together {
     ranks: Box<dyn Ranks>,
     launched: Launched,
+    /// Connections that this rank has ignored while ranks met; `None` if there were none.
+    pub note: Option<String>,
 }
 
 impl Together {
@@ -35,8 +37,10 @@ impl Together {
     pub fn connect(settings: &Settings) -> Result<Option<Self>> {
         const HELP: &str = "launch every rank alike: mpirun -n 4 tightrope train …";
         let launched = Launched::from_env().help(HELP)?;
-        let ranks = connect(Duration::from_secs(settings.run.rank_timeout)).help(HELP)?;
-        Ok(ranks.zip(launched).map(|(ranks, launched)| Self { ranks, launched }))
+        let time_out = Duration::from_secs(settings.run.rank_timeout);
+        let connected = connect(time_out, settings.run.insecure_ranks).help(HELP)?;
+        let together = |(Connected { ranks, note }, launched)| Self { ranks, launched, note };
+        Ok(connected.zip(launched).map(together))
     }
 
     /// Whether this is the rank that speaks, and that writes files.

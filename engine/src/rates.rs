@@ -13,6 +13,8 @@
 //! ```
 
 #[cfg(not(target_family = "wasm"))]
+mod lone;
+#[cfg(not(target_family = "wasm"))]
 mod measure;
 
 use std::collections::BTreeMap;
@@ -36,6 +38,8 @@ const IN_TF32: &str = "in TF32";
 pub enum Source {
     /// They were measured on this device.
     Measured,
+    /// They were measured on this device while other programs had a part of the processor's time.
+    UnderLoad,
     /// They are what kernels may reach of the GPU's published peaks.
     Published,
     /// They are of a machine that is somehow like this one.
@@ -47,6 +51,7 @@ impl Source {
     pub fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
+            Self::UnderLoad => "measured under load",
             Self::Published => "published",
             Self::Default => "default",
         }
@@ -65,15 +70,18 @@ pub struct Known {
 }
 
 impl Known {
-    /// Whether they were measured on this device.
+    /// True if they were measured on this device.
     pub fn measured(&self) -> bool {
-        self.source == Source::Measured
+        matches!(self.source, Source::Measured | Source::UnderLoad)
     }
 
     /// Where they are from, for people.
     pub fn origin(&self) -> &'static str {
         match self.source {
             Source::Measured => "from rates measured on this device",
+            Source::UnderLoad => {
+                "from rates measured while other programs used the processor; a run on a quiet machine measures them again"
+            }
             Source::Published => {
                 "from half the published peak of its matmuls and four fifths of its memory's; none was measured"
             }
@@ -88,8 +96,30 @@ impl Known {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Kept {
     device: String,
-    version: String,
-    by_precision: BTreeMap<String, Rates>,
+    /// Digest of the code that was measured, and that measured it.
+    kernels: String,
+    by_precision: BTreeMap<String, KeptRates>,
+}
+
+/// Rates in the file.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct KeptRates {
+    rates: Rates,
+    trust: Trust,
+}
+
+/// Trust in kept rates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Trust {
+    /// Other programs used the processor while they were measured: a run on a quiet machine measures again.
+    UnderLoad,
+    /// No run took another time than they predicted.
+    New,
+    /// A run took another time: the next one measures again.
+    Doubted,
+    /// They were measured again after a run took another time, and stay.
+    Again,
 }
 
 /// Rates of devices, and the folder they are kept in.
@@ -100,18 +130,27 @@ pub struct Store {
     matmul: Option<f64>,
     /// What connects devices to each other.
     interconnect: Interconnect,
+    /// Part of the time that this process may wait for a processor while rates are measured that are kept.
+    quiet: f64,
 }
+
+/// The part on a machine that does little else.
+const QUIET: f64 = 0.05;
 
 impl Store {
     /// That of this user.
     pub fn of_user() -> Self {
-        Self { folder: machine::cache_folder(), matmul: None, interconnect: Interconnect::Auto }
+        Self { folder: machine::cache_folder(), ..Self::EMPTY }
     }
+
+    /// One that keeps nothing.
+    const EMPTY: Self =
+        Self { folder: None, matmul: None, interconnect: Interconnect::Auto, quiet: QUIET };
 
     /// That of a device whose matmuls were timed when it was opened, at `matmul` FLOP/s: everything else is taken to be as
     /// much faster or slower than by default.
     pub fn of_timed(matmul: f64) -> Self {
-        Self { folder: None, matmul: Some(matmul), interconnect: Interconnect::Auto }
+        Self { matmul: Some(matmul), ..Self::EMPTY }
     }
 
     /// The same, with devices that are connected so.
@@ -121,13 +160,18 @@ impl Store {
 
     /// The rates of a device: those kept, else default ones.
     pub fn known(&self, device: &dyn Backend, precision: Precision, threads: usize) -> Known {
-        let kept = self.read(device);
-        let kept = kept.and_then(|kept| kept.by_precision.get(key(precision)).copied());
-        let kept = kept.filter(Rates::plausible);
-        match kept {
-            Some(rates) => self.of(device, rates, Source::Measured),
+        match self.kept(device, precision) {
+            Some(KeptRates { rates, trust: Trust::UnderLoad }) => {
+                self.of(device, rates, Source::UnderLoad)
+            }
+            Some(KeptRates { rates, .. }) => self.of(device, rates, Source::Measured),
             None => self.unmeasured(device, precision, threads),
         }
+    }
+
+    fn kept(&self, device: &dyn Backend, precision: Precision) -> Option<KeptRates> {
+        let kept = self.read(device)?.by_precision.get(key(precision)).copied();
+        kept.filter(|kept| kept.rates.plausible())
     }
 
     /// Rates of a device, with what connects it to others.
@@ -184,16 +228,23 @@ impl Store {
         Some(self.folder.as_ref()?.join(format!("rates-{}{build}.json", name.join("-"))))
     }
 
-    /// What is kept of this device and this version; a file that can't be read is none.
+    /// Reads the file of this device and its kernels; `None` if there's none, or none that can be read.
     fn read(&self, device: &dyn Backend) -> Option<Kept> {
         let bytes = fs::read(self.file(device)?).ok()?;
         let kept: Kept = serde_json::from_slice(&bytes).ok()?;
-        (kept.device == identity(device) && kept.version == VERSION).then_some(kept)
+        let is_same = kept.device == identity(device) && kept.kernels == kernels(device.kind());
+        is_same.then_some(kept)
     }
 }
 
-/// Rates are of this version's kernels.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Digest of the code that rates of a kind of device are measured with: its kernels, the costs of ops, and the measuring itself.
+pub fn kernels(kind: DeviceKind) -> &'static str {
+    match kind {
+        DeviceKind::Cpu => env!("KERNELS_CPU"),
+        DeviceKind::Wgpu => env!("KERNELS_WGPU"),
+        DeviceKind::Cuda => env!("KERNELS_CUDA"),
+    }
+}
 
 /// The card that a device is, where it's listed. A browser doesn't say.
 fn card(device: &dyn Backend) -> Option<&'static Card> {
@@ -205,9 +256,13 @@ fn key(precision: Precision) -> &'static str {
     precision.dtype().name()
 }
 
-/// What tells devices apart, also where several machines share a folder.
+/// Identity of a device among those of all machines that share a folder: the device with its threads and its instruction set, the
+/// processor, and the cores that this process may use.
 fn identity(device: &dyn Backend) -> String {
-    format!("{} in {}", device.name(), machine::model())
+    let (name, model, features) = (device.name(), machine::model(), machine::features().join(" "));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    let cores = machine::cpu_quota().map_or(cores, |quota| quota.cores.min(cores));
+    format!("{name} in {model} with {features}, {cores:.2} cores")
 }
 
 #[cfg(test)]
@@ -216,7 +271,8 @@ mod tests {
 
     use super::*;
 
-    const EMPTY: Store = Store { folder: None, matmul: None, interconnect: Interconnect::Auto };
+    /// Keeps nothing, whatever else the machine does.
+    const EMPTY: Store = Store { quiet: 1.0, ..Store::EMPTY };
 
     #[test]
     fn rates_are_measured_once_and_kept_for_their_device_alone() {
@@ -241,13 +297,53 @@ mod tests {
         // Numbers that no device has.
         for damaged in ["0.0", "-1.0", "1e-300", "1e300"] {
             let mut kept: serde_json::Value = serde_json::from_str(&text).unwrap();
-            kept["by_precision"]["f32"]["matmul"] = serde_json::from_str(damaged).unwrap();
+            kept["by_precision"]["f32"]["rates"]["matmul"] = serde_json::from_str(damaged).unwrap();
             fs::write(&file, kept.to_string()).unwrap();
             assert!(!store.known(&cpu, Precision::F32, 1).measured(), "{damaged}");
             assert!(store.measured(&mut cpu, Precision::F32, 1).measured());
         }
         let none = EMPTY;
         assert!(!none.known(&cpu, Precision::F32, 1).measured());
+    }
+
+    /// A file of rates that were measured while other programs ran, or by kernels of before, was used for good: 133 times off.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn rates_of_a_busy_machine_or_of_other_kernels_are_measured_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Some(dir.path().to_owned());
+        let store = Store { folder, ..EMPTY };
+        let busy = Store { quiet: -1.0, ..store.clone() };
+        let mut cpu = Cpu::new(1).unwrap();
+        let source = |store: &Store, cpu: &Cpu| store.known(cpu, Precision::F32, 1).source;
+        let trust = |cpu: &Cpu| store.kept(cpu, Precision::F32).map(|kept| kept.trust);
+        let first = busy.measured(&mut cpu, Precision::F32, 1);
+        assert_eq!((first.source, source(&store, &cpu)), (Source::UnderLoad, Source::UnderLoad));
+        assert!(first.measured() && first.origin().contains("other programs"));
+        store.measure(&mut cpu, Precision::F32, 1);
+        assert_eq!((source(&store, &cpu), trust(&cpu)), (Source::Measured, Some(Trust::New)));
+        // They aren't replaced by worse ones.
+        let kept = store.known(&cpu, Precision::F32, 1);
+        assert_eq!(busy.measure(&mut cpu, Precision::F32, 1).source, Source::UnderLoad);
+        assert_eq!(store.known(&cpu, Precision::F32, 1), kept);
+        let quiet = Store { quiet: QUIET, ..store.clone() };
+        let compare = |cpu: &Cpu, seconds, waited| {
+            quiet.compare(cpu, Precision::F32, seconds, Some(waited)).unwrap_or_default()
+        };
+        assert_eq!(compare(&cpu, (0.1, 0.19), 0.0), "");
+        assert!(compare(&cpu, (0.1, 0.9), 0.4).contains("for 40 % of the time"));
+        assert_eq!(trust(&cpu), Some(Trust::New));
+        // A run that is faster than predicted tells, whatever else ran.
+        assert!(compare(&cpu, (0.1, 0.01), 0.4).contains("measures them again"));
+        assert_eq!(trust(&cpu), Some(Trust::Doubted));
+        store.measured(&mut cpu, Precision::F32, 1);
+        assert_eq!(trust(&cpu), Some(Trust::Again));
+        assert!(compare(&cpu, (0.1, 0.9), 0.0).contains("--profile"));
+        assert_eq!(trust(&cpu), Some(Trust::Again));
+        let file = store.file(&cpu).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, text.replace(kernels(cpu.kind()), "0123456789abcdef")).unwrap();
+        assert_eq!(source(&store, &cpu), Source::Default);
     }
 
     /// A GPU of NVIDIA's that no list of cards has.
@@ -278,8 +374,13 @@ mod tests {
         fn write(&mut self, at: u64, data: &[u8]) -> Outcome {
             self.0.write(at, data)
         }
-        fn run(&mut self, program: usize, steps: std::ops::Range<usize>) -> Outcome {
-            self.0.run(program, steps)
+        fn run(
+            &mut self,
+            program: usize,
+            steps: std::ops::Range<usize>,
+            cancel: &tightrope_core::Cancel,
+        ) -> Outcome {
+            self.0.run(program, steps, cancel)
         }
         fn read(&mut self, ranges: &[std::ops::Range<u64>]) -> tightrope_core::Reading<'_> {
             self.0.read(ranges)

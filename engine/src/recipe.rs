@@ -23,17 +23,22 @@
 
 #[cfg(not(target_family = "wasm"))]
 mod chats;
+#[cfg(not(target_family = "wasm"))]
+mod context;
 mod continues;
 mod corpus;
 mod images;
 #[cfg(not(target_family = "wasm"))]
 mod labelled;
+#[cfg(not(target_family = "wasm"))]
+mod layout;
 mod model;
 #[cfg(not(target_family = "wasm"))]
 mod piped;
 mod planned;
 #[cfg(not(target_family = "wasm"))]
 mod reference;
+mod rows;
 mod step;
 mod task;
 #[cfg(not(target_family = "wasm"))]
@@ -47,7 +52,9 @@ use tightrope_core::Backend;
 #[cfg(not(target_family = "wasm"))]
 use tightrope_data::ChatTemplate;
 use tightrope_data::{Checkpoint, ImageDataset, RowFormat, checkpoint};
-use tightrope_nn::{self as nn, Architecture, BertConfig, LearningRate, Model, Trainer};
+use tightrope_nn::{
+    self as nn, Architecture, BertConfig, LearningRate, Model, ModelConfig, Trainer,
+};
 
 use crate::devices;
 use crate::error::{Error, Help as _, Result};
@@ -60,11 +67,14 @@ use crate::settings::{Origin, Settings, is_as_written, text_of};
 use crate::weights::source::{RUN_SETTINGS, is_checkpoint, is_run};
 use crate::weights::{Places, Source, Start, teacher};
 use model::Described;
+pub(crate) use model::described;
 
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use chats::template as chat_template;
 #[cfg(not(target_family = "wasm"))]
 pub use chats::{Conversations, First, Read};
+#[cfg(not(target_family = "wasm"))]
+pub use context::Context;
 pub use corpus::{Text, windows};
 pub use images::LabelledImages;
 #[cfg(not(target_family = "wasm"))]
@@ -74,6 +84,8 @@ pub use labelled::Labelled;
 #[cfg(not(target_family = "wasm"))]
 use piped::Piped;
 pub use planned::Planned;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use rows::beyond_rows;
 pub use step::{Step, complete};
 pub use task::Task;
 
@@ -152,7 +164,7 @@ impl Recipe {
             directory::refuse_run(out)?;
         }
         let start = Self::fresh(&settings)?;
-        let model = model::described(&settings)?;
+        let model = described(&settings)?;
         let notes = match &start {
             Start::Model(source) => source.notes.clone(),
             _ => Vec::new(),
@@ -185,7 +197,7 @@ impl Recipe {
         let mut notes = Vec::new();
         let (start, model) = if checkpoint::list(&dir).help("check the run directory")?.is_empty() {
             notes.push("the run has no checkpoint yet and starts from the beginning".to_owned());
-            let model = model::described(&settings)?;
+            let model = described(&settings)?;
             (Self::fresh(&settings)?, model)
         } else {
             let source = Source::open(&dir)?;
@@ -263,18 +275,22 @@ impl Recipe {
             let own = corpus::of_vocabulary(&settings, model.vocab)?;
             settings.data.tokenizer = settings.data.tokenizer.or(own.map(str::to_owned));
         }
+        let asked = settings.model.context;
         let mut settings = step::filled(&settings, &model)?;
+        // Rows have lengths of their own, which a context follows that nobody names.
+        let positions = std::mem::replace(&mut settings.model.context, asked);
         notes.extend(settings.notes());
+        #[cfg(not(target_family = "wasm"))]
+        notes.extend(validation::by_split(&mut settings, &model)?);
         #[cfg(not(target_family = "wasm"))]
         validation::check(&mut settings, &model)?;
         let mut brought = Vec::new();
         let data: Box<dyn Batches> = match &model {
             Architecture::Language(model) => {
-                let data =
-                    Self::text(&mut settings, model.vocab, &start, &mut brought, &mut notes)?;
+                let data = Self::text(&mut settings, model, &start, &mut brought, &mut notes)?;
                 #[cfg(not(target_family = "wasm"))]
                 let data = validation::validated(data, &settings, |settings| {
-                    Self::text(settings, model.vocab, &start, &mut Vec::new(), &mut notes)
+                    Self::text(settings, model, &start, &mut Vec::new(), &mut notes)
                 })?;
                 data
             }
@@ -292,6 +308,11 @@ impl Recipe {
                 })?;
                 data
             }
+        };
+        settings.model.context = settings.model.context.or(positions);
+        let model = match start {
+            Start::Seed => model.with_positions(settings.model.context),
+            _ => model,
         };
         let recipe = Self::on_data(Step::of_filled(&settings, model)?, settings, start, data)?;
         if let Start::Model(source) = &recipe.start {
@@ -317,7 +338,7 @@ impl Recipe {
     ) -> Result<Self> {
         let (model, start) = Self::beginning(said, checkpoint)?;
         if let (Architecture::Language(model), Some(tokenizer)) = (&model, data.tokenizer()) {
-            corpus::fits(tokenizer, model.vocab)?;
+            corpus::fits(tokenizer, model.vocab, false)?;
         }
         let mut settings = step::filled(said, &model)?;
         teacher::found(&mut settings, start.checkpoint());
@@ -349,7 +370,7 @@ impl Recipe {
     fn beginning(said: &Settings, checkpoint: Option<Checkpoint>) -> Result<(Architecture, Start)> {
         said.check()?;
         let Some(checkpoint) = checkpoint else {
-            return Ok((model::described(said)?.model, Self::fresh(said)?));
+            return Ok((described(said)?.model, Self::fresh(said)?));
         };
         let source = Source::of_checkpoint(checkpoint, Vec::new())?;
         model::agrees(said, &source.config, &source.dir)?;
@@ -420,7 +441,7 @@ impl Recipe {
     /// what is decided of conversations to the settings.
     fn text(
         settings: &mut Settings,
-        vocab: usize,
+        &ModelConfig { vocab, context: positions, .. }: &ModelConfig,
         start: &Start,
         brought: &mut Vec<(String, Vec<u8>)>,
         notes: &mut Vec<String>,
@@ -447,9 +468,7 @@ impl Recipe {
             if read.template.as_ref().is_some_and(ChatTemplate::is_dated) {
                 settings.data.date.get_or_insert_with(ChatTemplate::today);
             }
-            let context = settings.model.context.unwrap_or_default();
-            let chats = Conversations::open(&settings.data, &read, tokenizer, context)?;
-            let mut chats = chats.in_buckets(settings.data.buckets, &settings.train);
+            let mut chats = chats::laid_out(settings, &read, tokenizer, (positions, vocab))?;
             match start.checkpoint() {
                 Some(checkpoint) => chats.refer_to_checkpoint(checkpoint)?,
                 None if read.format == RowFormat::Preference => {
@@ -461,8 +480,12 @@ impl Recipe {
             notes.extend(read.notes.into_iter().chain(chats.notes()));
             return Ok(Box::new(chats));
         }
+        #[cfg(not(target_family = "wasm"))]
+        if first == First::Asked {
+            labelled::refuse_on_decoder(settings)?;
+        }
         #[cfg(target_family = "wasm")]
-        let _ = notes;
+        let _ = (notes, positions);
         #[cfg(not(target_family = "wasm"))]
         if piped::is(&settings.data.files) {
             return Ok(Box::new(Piped::open(tokenizer)?));
@@ -489,8 +512,9 @@ impl Recipe {
         #[cfg(not(target_family = "wasm"))]
         if model.classes.is_some() {
             settings.data.format = Some(RowFormat::Labelled);
-            let context = settings.model.context.unwrap_or(model.context);
+            let context = Context::asked(settings, model.context);
             let labelled = Labelled::open(&settings.data, model, opened, tokenizer, context)?;
+            settings.model.context = Some(labelled.context());
             notes.extend(labelled.notes());
             return Ok(Box::new(labelled));
         }

@@ -22,7 +22,8 @@ use tightrope_data::{BucketCount, Chats, ChatsConfig, Counts, Sequences, Tokeniz
 use tightrope_nn::{Architecture, defaults};
 
 use crate::error::{Error, Help as _, Result};
-use crate::recipe::{First, Read};
+use crate::plain;
+use crate::recipe::{Context, First, Read, described};
 use crate::settings::Settings;
 use crate::units::plural;
 use crate::view::page::escaped;
@@ -37,24 +38,33 @@ const PERCENTILES: [usize; 6] = [0, 25, 50, 75, 95, 100];
 pub struct Shown {
     /// What a row holds, in a word.
     pub format: &'static str,
-    /// The chat template, where one writes the rows.
+    /// The chat template, where one writes rows.
     pub template: Option<String>,
     /// The tokenizer.
     pub tokenizer: String,
+    /// Texts of the tokens that the tokenizer puts before and behind a text that no template writes.
+    pub around: [String; 2],
     /// Which tokens are trained on, in a word.
     pub train_on: &'static str,
-    /// Tokens of a sequence, where that is known.
-    pub context: Option<usize>,
+    /// Tokens of a sequence.
+    pub context: usize,
     /// What became of the rows.
     pub counts: Counts,
-    /// Shares of positions that are padding, where the context is known.
-    pub padding: Option<Padding>,
+    /// Shares of positions that are padding.
+    pub padding: Padding,
     /// Percent of the rows, and the most tokens that such a part of them has, uncut.
     pub lengths: Vec<(usize, u32)>,
     /// The first rows.
     pub rows: Vec<ShownRow>,
     /// What there is to tell.
     pub notes: Vec<String>,
+}
+
+/// Texts of the tokens that a tokenizer puts before and behind a text.
+fn around(tokenizer: &Tokenizer) -> Result<[String; 2]> {
+    const HELP: &str = "give another --tokenizer";
+    let [before, behind] = tokenizer.around_texts().help(HELP)?;
+    Ok([tokenizer.decode(&before).help(HELP)?, tokenizer.decode(&behind).help(HELP)?])
 }
 
 /// Shares of positions that are padding.
@@ -90,8 +100,8 @@ pub struct ShownRow {
 }
 
 impl Shown {
-    /// Reads the files of the settings as training would, and the first `most` rows to show. Tokenizer, template and context are
-    /// those of `model.init` where no others are named; without a model, tokens are bytes and rows are shown whole.
+    /// Reads the files of the settings as training would, and the first `most` rows to show. Tokenizer and template are those of
+    /// `model.init` where no others are named; without a model, tokens are bytes. The context is that of training.
     ///
     /// # Errors
     /// Files of text, and what training refuses.
@@ -104,12 +114,6 @@ impl Shown {
             (None, Some(name)) => tokenizers::named(name)?,
             (None, None) => Tokenizer::Byte,
         };
-        let of_model = source.as_ref().and_then(|source| match &source.config {
-            Architecture::Language(model) => Some(model.context),
-            Architecture::Bert(model) => Some(model.context),
-            Architecture::Vit(_) => None,
-        });
-        let context = settings.model.context.or(of_model);
         let Some(read) = Read::of(settings, &tokenizer, source.as_ref(), First::Asked)? else {
             return Err(Error::usage(
                 anyhow!("the files hold text, every token of which is trained on"),
@@ -122,9 +126,18 @@ impl Shown {
             template: read.template.as_ref(),
             templated_texts: settings.data.chat_template.is_some(),
             train_on: settings.data.train_on.unwrap_or_default(),
-            context,
+            context: None,
         };
-        let chats = Chats::open(&settings.data.files, &config)?;
+        let positions = match described(settings)?.model {
+            Architecture::Language(model) => model.context,
+            Architecture::Bert(model) => model.context,
+            Architecture::Vit(_) => usize::MAX,
+        };
+        let asked = Context::asked(settings, positions);
+        let (chats, context) = asked.read(&settings.data.files, config)?;
+        let longest = chats.lengths().iter().copied().max().unwrap_or(0);
+        let mut notes = read.notes;
+        notes.extend(asked.note(context, longest as usize));
         let all = chats.rows();
         let rows = (0..most.saturating_mul(all.each()).min(all.len())).map(|index| {
             let number = all.number(index).unwrap_or_default();
@@ -144,24 +157,37 @@ impl Shown {
             })
         });
         let rows = rows.collect::<Result<_>>()?;
-        let padding = context.map(|context| Padding::of(&chats, context, settings));
         Ok(Self {
-            padding: padding.transpose()?,
+            padding: Padding::of(&chats, context, settings)?,
             format: read.format.name(),
-            template: read.template.as_ref().map(|template| template.name().to_owned()),
+            template: (read.template.as_ref())
+                .filter(|_| chats.counts().templated > 0)
+                .map(|template| template.name().to_owned()),
             tokenizer: tokenizer.name().to_owned(),
+            around: around(&tokenizer)?,
             train_on: settings.data.train_on.unwrap_or_default().name(),
             context,
             counts: chats.counts(),
             lengths: percentiles(chats.lengths()),
             rows,
-            notes: read.notes,
+            notes,
         })
+    }
+
+    /// The tokens that the tokenizer puts around a text, for people.
+    fn adds(&self) -> String {
+        let part = |place: &str, tokens: &str| match tokens {
+            "" => format!("nothing {place}"),
+            tokens => format!("{tokens} {place}"),
+        };
+        let [before, behind] = &self.around;
+        let parts = [part("before", before), part("behind", behind)].join(", ");
+        format!("{parts} a text; a template writes its own")
     }
 
     /// What there is to say of all rows: a name and a value each.
     fn facts(&self) -> Vec<(&'static str, String)> {
-        let Counts { rows, tokens, trained, truncated, dropped } = self.counts;
+        let Counts { rows, tokens, trained, templated, truncated, dropped } = self.counts;
         let share = 100.0 * trained as f64 / tokens.max(1) as f64;
         let lengths = self.lengths.iter().map(|(percent, most)| match percent {
             0 => format!("{most} shortest"),
@@ -169,11 +195,16 @@ impl Shown {
             100 => format!("{most} longest"),
             percent => format!("{most} at {percent} %"),
         });
-        let template = self.template.as_deref().unwrap_or("none");
+        let template = match &self.template {
+            Some(name) if templated < rows => format!("{name}, of {templated} rows"),
+            Some(name) => name.clone(),
+            None => "none: rows are texts, put one after the other".to_owned(),
+        };
         let mut facts = vec![
             ("rows", format!("{}, as {}", plural(rows, "row", "rows"), self.format)),
-            ("template", template.to_owned()),
+            ("template", template),
             ("tokenizer", self.tokenizer.clone()),
+            ("adds", self.adds()),
             (
                 "tokens",
                 format!(
@@ -183,23 +214,19 @@ impl Shown {
             ),
             ("lengths", lengths.collect::<Vec<_>>().join(", ")),
         ];
-        if let Some(context) = self.context {
-            let cut =
-                format!("{truncated} cut to the context of {context} tokens, {dropped} left out");
-            facts.push(("cut", cut));
-        }
-        if let Some(Padding { apart, packed, in_buckets, buckets, batch }) = &self.padding {
-            let [apart, packed, in_buckets] =
-                [apart, packed, in_buckets].map(|share| 100.0 * share);
-            let lengths: Vec<String> = buckets.iter().map(ToString::to_string).collect();
-            let padding = format!(
-                "{apart:.1} % of the positions; {packed:.1} % with --packing; {in_buckets:.1} % with --buckets, in batches of {batch} and \
-                 {} of {} tokens",
-                if buckets.len() == 1 { "sequences" } else { "lengths" },
-                lengths.join(", ")
-            );
-            facts.push(("padding", padding));
-        }
+        let context = self.context;
+        let cut = format!("{truncated} cut to the context of {context} tokens, {dropped} left out");
+        facts.push(("cut", cut));
+        let Padding { apart, packed, in_buckets, buckets, batch } = &self.padding;
+        let [apart, packed, in_buckets] = [apart, packed, in_buckets].map(|share| 100.0 * share);
+        let lengths: Vec<String> = buckets.iter().map(ToString::to_string).collect();
+        let padding = format!(
+            "{apart:.1} % of the positions; {packed:.1} % with --packing; {in_buckets:.1} % with --buckets, in batches of {batch} and \
+             {} of {} tokens",
+            if buckets.len() == 1 { "sequences" } else { "lengths" },
+            lengths.join(", ")
+        );
+        facts.push(("padding", padding));
         facts
     }
 
@@ -207,14 +234,14 @@ impl Shown {
     pub fn text(&self, coloured: bool) -> String {
         let mut text = String::new();
         for (name, value) in self.facts() {
-            let _ = writeln!(text, "{name:<11}{value}");
+            let _ = writeln!(text, "{name:<11}{}", plain::escaped(&value));
         }
         let [begin, end] = if coloured { ["\u{1b}[32m", "\u{1b}[0m"] } else { ["⟦", "⟧"] };
         for row in &self.rows {
-            let _ = writeln!(text, "\n{}", row.heading());
+            let _ = writeln!(text, "\n{}", plain::escaped(&row.heading()));
             for (part, trained) in &row.parts {
-                let part = visible(part);
-                text += &if *trained { format!("{begin}{part}{end}") } else { part };
+                let part = plain::escaped(part);
+                text += &if *trained { format!("{begin}{part}{end}") } else { part.into_owned() };
             }
             text += "\n";
         }
@@ -232,7 +259,7 @@ impl Shown {
         for row in &self.rows {
             let _ = write!(body, "<h2>{}</h2>\n<pre>", escaped(&row.heading()));
             for (part, trained) in &row.parts {
-                let part = escaped(&visible(part));
+                let part = escaped(&plain::escaped(part));
                 body += &if *trained { format!("<mark>{part}</mark>") } else { part };
             }
             body += "</pre>\n";
@@ -245,10 +272,10 @@ impl Shown {
         )
     }
 
-    /// As one object: `format, chat_template, tokenizer, train_on, context`, counts of rows and tokens, `padding`, `padding_packed`,
+    /// As one object: `format, chat_template, tokenizer, adds_before, adds_behind, train_on, context`, counts of rows and tokens, `templated_rows`, `padding`, `padding_packed`,
     /// `padding_buckets` in batches padded to `buckets`, `lengths` and `shown`.
     pub fn json(&self) -> Value {
-        let Counts { rows, tokens, trained, truncated, dropped } = self.counts;
+        let Counts { rows, tokens, trained, templated, truncated, dropped } = self.counts;
         let shown = self.rows.iter().map(|row| {
             let parts =
                 row.parts.iter().map(|(text, trained)| json!({ "text": text, "trained": trained }));
@@ -267,17 +294,20 @@ impl Shown {
             "format": self.format,
             "chat_template": self.template,
             "tokenizer": self.tokenizer,
+            "adds_before": self.around[0],
+            "adds_behind": self.around[1],
             "train_on": self.train_on,
             "context": self.context,
             "rows": rows,
             "tokens": tokens,
             "trained_tokens": trained,
+            "templated_rows": templated,
             "truncated_rows": truncated,
             "dropped_rows": dropped,
-            "padding": self.padding.as_ref().map(|padding| padding.apart),
-            "padding_packed": self.padding.as_ref().map(|padding| padding.packed),
-            "padding_buckets": self.padding.as_ref().map(|padding| padding.in_buckets),
-            "buckets": self.padding.as_ref().map(|padding| &padding.buckets),
+            "padding": self.padding.apart,
+            "padding_packed": self.padding.packed,
+            "padding_buckets": self.padding.in_buckets,
+            "buckets": self.padding.buckets,
             "lengths": Value::Object(lengths.collect()),
             "shown": shown.collect::<Vec<_>>(),
         })
@@ -288,10 +318,8 @@ impl Padding {
     /// That of rows in sequences of `context` tokens, by the batch, the seed and the lengths of the settings; lengths are chosen by the rows
     /// where the settings have one.
     fn of(chats: &Chats, context: usize, settings: &Settings) -> Result<Self> {
-        let count = match settings.data.buckets {
-            BucketCount::Most(1) => BucketCount::Auto,
-            count => count,
-        };
+        let asked = settings.data.buckets.filter(|&count| count != BucketCount::ONE);
+        let count = asked.unwrap_or(BucketCount::Auto);
         let batch = settings.train.batch.unwrap_or(defaults::BATCH);
         let apart = Sequences::new(chats.rows(), context, false)?;
         let grouped = apart.clone().in_buckets(count);
@@ -314,16 +342,6 @@ impl ShownRow {
     }
 }
 
-/// Text without control characters that a terminal would obey.
-fn visible(text: &str) -> String {
-    let shown = |c: char| match c {
-        '\n' | '\t' => c.to_string(),
-        c if c.is_control() => c.escape_default().to_string(),
-        c => c.to_string(),
-    };
-    text.chars().map(shown).collect()
-}
-
 /// The longest of each part of the rows that [`PERCENTILES`] names, by nearest rank.
 fn percentiles(lengths: &[u32]) -> Vec<(usize, u32)> {
     let mut sorted = lengths.to_vec();
@@ -344,10 +362,5 @@ mod tests {
         let found = percentiles(&[5, 1, 4, 2, 3]);
         assert_eq!(found, [(0, 1), (25, 2), (50, 3), (75, 4), (95, 5), (100, 5)]);
         assert_eq!(percentiles(&[]), []);
-    }
-
-    #[test]
-    fn what_a_terminal_would_obey_is_written_out() {
-        assert_eq!(visible("a\n\t\u{1b}[2Jé"), "a\n\t\\u{1b}[2Jé");
     }
 }

@@ -11,6 +11,7 @@
 //! | [`metrics`], [`tensorboard`] | what a run records of its steps |
 //! | `origin` | what a run is made from, on the first device and on another |
 //! | `saved`, `saving`, `joint` | what a run saves of itself, when, and how all ranks write it |
+//! | `progress` | how far a checkpoint has been written |
 //! | `diverged` | runs whose numbers go astray |
 //! | `reference` | log-likelihoods under the model before its first step |
 //! | `evaluate` | loss on held-out data |
@@ -77,6 +78,8 @@ mod origin;
 #[cfg(not(target_family = "wasm"))]
 mod pace;
 mod parts;
+mod passes;
+mod progress;
 mod record;
 mod reference;
 mod sample;
@@ -91,7 +94,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
-use tightrope_core::Backend;
+use tightrope_core::{Backend, Cancel, DeviceError};
 use tightrope_data::{Base, Checkpoint};
 use tightrope_nn::{Done, Outcome, Precision, Recovering, Trainer, TrainerConfig};
 use web_time::Instant;
@@ -116,16 +119,14 @@ pub(crate) use classify::softmax;
 pub(crate) use continues::{changed, check as check_continues};
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use home::Home;
-pub(crate) use saved::json_text;
 
 #[cfg(not(target_family = "wasm"))]
 use beside::Beside;
 use diverged::PATIENCE;
-use evaluate::evaluate_unless;
+
 #[cfg(target_family = "wasm")]
 use home::Home;
 use origin::Origin;
-use sample::{continues, sample_unless};
 use saved::Saved;
 
 /// Held-out tokens or images that an evaluation during training scores; the one at the end scores all.
@@ -139,8 +140,8 @@ pub enum Ended {
     Interrupted,
 }
 
-/// Asked before every micro-batch whether to end.
-pub type Stop<'a> = Box<dyn FnMut() -> bool + 'a>;
+/// Hears words for people.
+pub type Tell<'a> = Box<dyn FnMut(&str) + 'a>;
 
 /// A run between its first and its last step.
 pub struct Run<'a> {
@@ -149,7 +150,9 @@ pub struct Run<'a> {
     every: Every,
     /// Its directory.
     home: Option<Home>,
-    stop: Stop<'a>,
+    cancel: Cancel,
+    /// Hears what takes long once the run is to end.
+    tell: Tell<'a>,
     /// Whether it trains with other ranks.
     joined: bool,
     #[cfg(not(target_family = "wasm"))]
@@ -190,6 +193,7 @@ impl<'a> Run<'a> {
             rate,
             reopen: parts.reopen,
             threads: parts.threads,
+            ends: parts.ends,
             notes: Vec::new(),
             #[cfg(not(target_family = "wasm"))]
             ranks: parts.ranks,
@@ -203,14 +207,16 @@ impl<'a> Run<'a> {
         let base = if lora.is_some() { inner.origin.start.base(seed)? } else { None };
         let teacher = inner.origin.places.teacher.as_deref().map(teacher::base).transpose()?;
         if let Some(base) = &base {
-            described.adapters(&config, base)?;
+            let origin = &inner.origin;
+            described.adapters(&config, base, (&origin.start, &origin.places))?;
         }
         Ok(Self {
             saved: Saved { rate, base, teacher, described },
             inner,
             every,
             home: None,
-            stop: Box::new(|| false),
+            cancel: Cancel::default(),
+            tell: Box::new(|_| ()),
             joined,
             #[cfg(not(target_family = "wasm"))]
             pace: pace::Pace::default(),
@@ -250,9 +256,19 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Asks `stop` before every micro-batch from now on whether to end.
-    pub fn stop_when(&mut self, stop: impl FnMut() -> bool + 'a) {
-        self.stop = Box::new(stop);
+    /// Ends the run once `cancel` is requested. What is computed stops within two seconds, but for an update that has begun: it's
+    /// finished. A step that hasn't come so far is dropped.
+    ///
+    /// Ranks that train together end before their next step.
+    pub fn cancel_by(&mut self, cancel: Cancel) {
+        // A step that others wait for isn't dropped.
+        self.inner.cancel_by(if self.is_joined() { Cancel::default() } else { cancel.clone() });
+        self.cancel = cancel;
+    }
+
+    /// Has `tell` hear at once what takes long once the run is to end: a checkpoint that is written, and how far that has come.
+    pub fn tell_by(&mut self, tell: impl FnMut(&str) + 'a) {
+        self.tell = Box::new(tell);
     }
 
     /// How far it has come.
@@ -388,6 +404,13 @@ impl<'a> Run<'a> {
     /// # Errors
     /// A loss that isn't finite, a full disk, and those of data and device.
     pub async fn step_async(&mut self) -> Result<Option<Stepped>> {
+        let stepped = self.next_step().await;
+        #[cfg(not(target_family = "wasm"))]
+        self.home.iter_mut().for_each(|home| home.set_failed(stepped.is_err()));
+        stepped
+    }
+
+    async fn next_step(&mut self) -> Result<Option<Stepped>> {
         if self.ended.is_some() {
             return Ok(None);
         }
@@ -409,6 +432,7 @@ impl<'a> Run<'a> {
         let (outcome, step_s, watched) = match stepped {
             Ok(stepped) => stepped,
             Err(ended) => {
+                self.tell_saving(ended);
                 self.save_async().await?;
                 self.ended = Some(ended);
                 return Ok(None);
@@ -432,7 +456,7 @@ impl<'a> Run<'a> {
         loop {
             match self.inner.origin.data.wait(&config, at)? {
                 Wait::Over => return Ok(None),
-                Wait::Longer if (self.stop)() => return Ok(Some(Ended::Interrupted)),
+                Wait::Longer if self.cancel.is_requested() => return Ok(Some(Ended::Interrupted)),
                 Wait::Longer => {}
                 Wait::Ended => {
                     let (done, steps) = (at.steps, self.saved.rate.steps);
@@ -444,33 +468,24 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What the next step came to, its seconds and the tensors that are watched, or `None` where it was abandoned.
+    /// Makes the next step: its outcome, its seconds and the tensors that are watched; `None` if it was dropped.
     async fn train_step(&mut self) -> Result<Option<(Outcome, f64, Vec<Kept>)>> {
         let done = self.done();
         let skips = self.config().precision == Precision::F16;
         let lr = self.saved.rate.lr_at(done.steps);
         let started = Instant::now();
-        // A step that others wait for isn't abandoned.
-        let joined = self.is_joined();
-        let stop = &mut self.stop;
-        let mut stop = || !joined && stop();
         let attempt = self.inner.attempt(async |origin, trainer| {
             let batch = origin.data.batch(trainer.config(), done)?;
-            let completed = trainer.step_unless(done.steps, lr, &batch.batch(), &mut stop).await?;
-            if !completed {
-                return Ok(None);
-            }
+            trainer.step_async(done.steps, lr, &batch.batch()).await?;
             let outcome = trainer.outcome().await?;
             let seconds = started.elapsed().as_secs_f64();
-            Ok(Some((outcome, seconds, Kept::of(trainer).await?)))
+            Ok((outcome, seconds, Kept::of(trainer).await?))
         });
-        let Some((outcome, seconds, watched)) = attempt.await? else { return Ok(None) };
+        let made = unless_cancelled(attempt.await)?;
+        let Some((outcome, seconds, watched)) = made else { return Ok(None) };
         self.skips = if outcome.updated { 0 } else { self.skips + 1 };
         if !outcome.updated && (!skips || self.skips > PATIENCE) {
             return Err(self.not_finite(&outcome).await?);
-        }
-        if !outcome.updated && self.explains_skips {
-            self.note_skipped().await?;
         }
         let rose = self.summary.last_loss.is_some_and(|before| outcome.loss > before);
         self.rises = if rose { self.rises + 1 } else { 0 };
@@ -480,6 +495,10 @@ impl<'a> Run<'a> {
         }
         self.summary.skipped += u64::from(!outcome.updated);
         self.inner.advance();
+        // A device that is lost meanwhile makes the skipped step again, which lowers the loss scale.
+        if !outcome.updated && self.explains_skips {
+            self.note_skipped(done, &outcome).await?;
+        }
         self.summary.done = self.done();
         self.summary.first_loss.get_or_insert(outcome.loss);
         self.summary.last_loss = Some(outcome.loss);
@@ -538,41 +557,6 @@ impl<'a> Run<'a> {
         Ok((evaluation, sample))
     }
 
-    /// Mean loss on held-out data, or on the first of it that holds `most` tokens; `None` where nothing is held out, and where
-    /// the run is asked to stop before the end.
-    ///
-    /// # Errors
-    /// Those of the data and of the device.
-    pub async fn evaluate_async(&mut self, most: Option<usize>) -> Result<Option<Evaluation>> {
-        let stop = &mut self.stop;
-        let attempt = self.inner.attempt(async |origin, trainer| {
-            let batches = origin.data.held_out(trainer.config(), most)?;
-            evaluate_unless(trainer, batches, stop).await
-        });
-        attempt.await
-    }
-
-    /// A sample of the model as it is, up to where the run is asked to stop; `None` where its data isn't text.
-    ///
-    /// # Errors
-    /// Those of the device and of the tokenizer.
-    pub async fn sample_async(&mut self) -> Result<Option<String>> {
-        if self.lacks_samples() {
-            return Ok(None);
-        }
-        let (step, joined) = (self.done().steps, self.is_joined());
-        let stop = &mut self.stop;
-        // As a step that others wait for.
-        let mut stop = || !joined && stop();
-        let attempt = self.inner.attempt(async |origin, trainer| match origin.data.tokenizer() {
-            Some(tokenizer) if continues(trainer) => {
-                sample_unless(trainer, tokenizer, step, &mut stop).await.map(Some)
-            }
-            _ => Ok(None),
-        });
-        attempt.await
-    }
-
     /// The loss on all held-out data and a sample, which the run's directory records. A run that is asked to stop meanwhile is
     /// [`Ended::Interrupted`], and lacks what wasn't done.
     ///
@@ -586,10 +570,20 @@ impl<'a> Run<'a> {
             self.note_no_sample();
         }
         if self.asked_to_stop().await? {
+            // A run that is resumed makes the evaluation again.
             self.ended = Some(Ended::Interrupted);
+        } else {
+            self.record(evaluation.as_ref(), sample.as_deref()).await?;
         }
-        self.record(evaluation.as_ref(), sample.as_deref()).await?;
         Ok((evaluation, sample))
+    }
+}
+
+/// The value; `None` if it was cancelled.
+fn unless_cancelled<T>(made: Result<T>) -> Result<Option<T>> {
+    match made {
+        Err(error) if error.device() == Some(&DeviceError::Cancelled) => Ok(None),
+        made => made.map(Some),
     }
 }
 

@@ -44,7 +44,7 @@ use crate::block_on;
 use crate::check;
 use crate::error::{Error, Help as _, Result};
 use crate::generate::Loaded;
-use crate::recipe::Step;
+use crate::recipe::{Step, beyond_rows};
 use crate::run::Samples;
 use crate::settings::{MicroBatch, Settings};
 
@@ -65,11 +65,18 @@ impl Loaded {
                 "name a language model, or score this one by what it was trained on, with `tightrope eval` alone",
             ));
         };
-        Ok((model, tokenizer, self.settings.model.context.unwrap_or(model.context)))
+        Ok((model, tokenizer, self.context_of(model)))
     }
 
     /// The log-likelihood of the scored tokens of each row, in nats. Rows of like length are scored together.
     fn log_likelihoods(&self, device: Box<dyn Backend>, rows: &[Scored]) -> Result<Vec<f64>> {
+        let (model, tokenizer, _) = self.language()?;
+        for (index, row) in rows.iter().enumerate() {
+            if let Some(&id) = row.ids.iter().find(|&&id| id as usize >= model.vocab) {
+                let place = format!("row {}", index + 1);
+                return Err(beyond_rows(tokenizer, id, model.vocab, &place));
+            }
+        }
         let positions: Vec<usize> = rows.iter().map(|row| row.ids.len().max(2) - 1).collect();
         let longest = positions.iter().copied().max().unwrap_or(1);
         let lengths = bucket_lengths(&positions, longest, BucketCount::Auto);
@@ -79,13 +86,19 @@ impl Loaded {
         order.sort_by_key(|&row| std::cmp::Reverse(positions[row]));
         let mut found = vec![0.0; rows.len()];
         let mut done = 0;
-        for batch in order.chunks(scorer.trainer.config().micro_batch) {
-            let of_batch: Vec<&Scored> = batch.iter().map(|&row| &rows[row]).collect();
-            for (&row, sum) in batch.iter().zip(scorer.log_likelihoods(&of_batch)?) {
-                found[row] = sum;
+        let micro_batch = scorer.trainer.config().micro_batch;
+        let length = |row: usize| padded_length(&lengths, positions[row]);
+        // A row is padded to a length of its own, whichever rows share its batch.
+        for alike in order.chunk_by(|&one, &other| length(one) == length(other)) {
+            for batch in alike.chunks(micro_batch) {
+                let of_batch: Vec<&Scored> = batch.iter().map(|&row| &rows[row]).collect();
+                let sums = scorer.log_likelihoods(&of_batch, length(batch[0]))?;
+                for (&row, sum) in batch.iter().zip(sums) {
+                    found[row] = sum;
+                }
+                done += batch.len();
+                self.tell(done, rows.len());
             }
-            done += batch.len();
-            self.tell(done, rows.len());
         }
         Ok(found)
     }
@@ -110,24 +123,25 @@ impl Loaded {
         let shorter = shorter.to_vec();
         step.config = TrainerConfig { decode: 0, losses: true, shorter, ..step.config };
         let planned = check::planned(&step.device, &mut device, &mut |device| step.plan(device))?;
-        Ok(Scorer { trainer: self.started(planned, device)?, lengths: lengths.to_vec() })
+        Ok(Scorer { trainer: self.started(planned, device)? })
     }
 }
 
 /// A model that scores rows of tokens.
 struct Scorer {
     trainer: Trainer,
-    /// Lengths that batches are padded to, the longest last.
-    lengths: Vec<usize>,
+}
+
+/// The least of `lengths`, sorted, of at least `positions`; the longest if none is.
+fn padded_length(lengths: &[usize], positions: usize) -> usize {
+    let holds = lengths.iter().find(|&&length| length >= positions);
+    holds.or(lengths.last()).copied().unwrap_or(positions)
 }
 
 impl Scorer {
-    /// The log-likelihood of the scored tokens of each row of a batch, in nats.
-    fn log_likelihoods(&mut self, rows: &[&Scored]) -> Result<Vec<f64>> {
+    /// The log-likelihood of the scored tokens of each row of a batch, padded to `length`, in nats.
+    fn log_likelihoods(&mut self, rows: &[&Scored], length: usize) -> Result<Vec<f64>> {
         let batch = self.trainer.config().micro_batch;
-        let longest = rows.iter().map(|row| row.ids.len().max(2) - 1).max().unwrap_or(1);
-        let holds = self.lengths.iter().find(|&&length| length >= longest);
-        let length = holds.or(self.lengths.last()).copied().unwrap_or(longest);
         let samples = Samples::from(scored_batch(rows, batch, length));
         let losses = block_on(self.trainer.losses(&samples.batch()));
         let losses = losses.help("try again, or choose another device")?;

@@ -21,6 +21,7 @@
 
 mod buckets;
 mod check;
+mod command;
 mod diagnostic;
 mod interconnect;
 mod kind;
@@ -40,6 +41,7 @@ mod typescript;
 mod values;
 mod write;
 
+pub use command::Command;
 pub use diagnostic::{Place, SettingsError};
 pub use interconnect::Interconnect;
 pub use kind::{Form, Kind, LARGEST, Range, SettingValue, Unwritable};
@@ -49,7 +51,7 @@ pub use origin::Origin;
 pub(crate) use read::text_of;
 pub use retired::{RETIRED, Retired};
 pub use schema::json_schema;
-pub use setting::{Command, Flag, PageField, Reads, Setting};
+pub use setting::{Flag, PageField, Reads, Setting};
 pub use sharding::Sharding;
 pub use tightrope_data::{RowFormat, TrainOn};
 pub use tightrope_nn::{Family, Gradients, Master, ModelFamily, Offload, Schedule, UpdateRule};

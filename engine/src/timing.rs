@@ -31,7 +31,7 @@ use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tightrope_core::{Backend, DType, DeviceError, Plan, SessionError};
+use tightrope_core::{Backend, Cancel, DType, DeviceError, Plan, SessionError};
 use tightrope_nn::inputs::{DOCUMENTS, POSITIONS, SHARE};
 use tightrope_nn::{Decoder, Input, Model, initial_values};
 use web_time::Instant;
@@ -60,7 +60,8 @@ pub fn times(
     watched(plan, model, device, least, &mut |_, _| ())
 }
 
-/// As [`times`], and calls `watch` with the program and the step after every run of an op.
+/// As [`times`], and calls `watch` with the program and the step after every op of the first replay, and of all replays on a device that
+/// can't time ops on its own.
 ///
 /// # Errors
 /// Those of the device.
@@ -90,9 +91,18 @@ pub fn watched(
     let mut replays = 0;
     while replays < least.1 || start.elapsed() < least.0 {
         for (index, times) in &mut times {
+            // The first replay is watched, op by op.
+            let timed = match replays {
+                0 => None,
+                _ => device.run_timed(*index, 0..times.len())?,
+            };
+            if let Some(seconds) = timed {
+                times.iter_mut().zip(seconds).for_each(|(times, seconds)| times.push(seconds));
+                continue;
+            }
             for (step, times) in times.iter_mut().enumerate() {
                 let start = Instant::now();
-                device.run(*index, step..step + 1)?;
+                device.run(*index, step..step + 1, &Cancel::default())?;
                 times.push((wait(device, start)? - idle).max(0.0));
                 watch(*index, step);
             }

@@ -67,6 +67,11 @@ pub fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
+/// A value as the text of a file.
+pub(crate) fn json_text(value: &serde_json::Value) -> anyhow::Result<Vec<u8>> {
+    Ok((serde_json::to_string_pretty(value)? + "\n").into_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -101,7 +101,7 @@ fn wrong(error: anyhow::Error) -> Error {
             "this device's compiler refuses a kernel: update its driver, verify another device with \
              --device, and report it with the output of `tightrope doctor`"
         }
-        Some(DeviceError::Input(_)) | None => {
+        Some(DeviceError::Cancelled | DeviceError::Input(_)) | None => {
             "DIR must hold config.json, model.safetensors and case.safetensors, and of adapters those in \
              adapters/ as well"
         }

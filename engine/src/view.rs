@@ -6,6 +6,7 @@
 //! | [`brief`] | what is about to be trained, a line each |
 //! | [`summary`] | where the bytes go and what was chosen, as text and as JSON |
 //! | [`advice`] | what a plan could be instead: what more bytes would buy and fewer would cost |
+//! | [`outlook`] | the time of a run that takes more than a day, and changes that shorten it |
 //! | [`ranks`] | what several ranks hold and send |
 //! | [`scale`] | the same step on more and more GPUs |
 //! | [`curve`] | its efficiency, as SVG |
@@ -53,6 +54,7 @@ pub mod curve;
 pub mod layers;
 pub mod map;
 pub mod names;
+pub mod outlook;
 pub mod page;
 pub mod ranks;
 pub mod scale;

@@ -26,13 +26,17 @@
 //! ```
 
 pub mod adapters;
+pub mod companions;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) mod frozen;
+mod grown;
+pub(crate) mod hub;
 pub mod preprocessor;
 pub mod source;
 pub mod start;
 pub(crate) mod teacher;
 pub mod tokenizer;
 
+pub use companions::Generation;
 pub use source::{Places, Source};
 pub use start::Start;

@@ -14,7 +14,7 @@ use tightrope::nn::layers::{self, Activation, Layer, Linear};
 use tightrope::nn::{
     self, Done, Input, LearningRate, Model, Parameter, Pass, Planned, Schedule, TrainerConfig,
 };
-use tightrope::plan::{Scope, fit};
+use tightrope::plan::{Scope, Trial};
 use tightrope::run::{Batches, Ended, HeldOut, Parts, Run, Samples};
 use tightrope::settings::{Device, Settings};
 
@@ -119,11 +119,12 @@ fn planned(device: &dyn Backend) -> Planned {
         ..TrainerConfig::new(Arc::new(Curve::new()))
     };
     let scope = Scope { micro_batch: false, new_model: false, ..Scope::of(&Settings::default()) };
-    let (_, least) = fit(&scope, &config, 1, device).unwrap();
+    let trial = Trial { scope: &scope, device };
+    let least = trial.fewest_bytes(&config).unwrap();
     let whole = Planned::new(&config, device).unwrap().plan.peak_bytes();
     let budget = least.midpoint(whole);
     assert!(budget < whole, "{budget} {whole}");
-    let planned = fit(&scope, &config, budget, device).unwrap().0.unwrap();
+    let planned = trial.fitting(&config, budget).unwrap();
     assert_ne!(planned.config().options.checkpoint, Checkpoint::None);
     assert!(planned.plan.peak_bytes() <= budget);
     planned

@@ -105,7 +105,7 @@ fn a_table_over_gpus_says_what_each_holds_and_what_is_assumed() {
     let said = "model.preset=qwen2.5-0.5b model.context=1024 train.batch=8 run.precision=bf16";
     let Step { config, scope, device, .. } = step("rtx-4090", &words(said));
     let device = Devices::default().open(&device).unwrap();
-    let found = Scale::new(&scope, &config, &*device, &GPUS[..4]).unwrap();
+    let found = Scale::new(&scope, &config, &*device, &GPUS[..4], &mut |_, _| {}).unwrap();
     assert_eq!(found.rows.iter().map(|row| row.gpus).collect::<Vec<_>>(), GPUS[..4]);
     assert_eq!((found.own_batch, found.alone.gpus), (8, 1));
     assert!(found.alone.fits && found.alone.sent_bytes == 0);

@@ -2,7 +2,9 @@
 //! family.
 //!
 //! Default rates are of one kind of machine and rounded: they rank plans and tell seconds from minutes. Measured
-//! ones are what the ops of a small step took on the device, see [`Rates::fitted`].
+//! ones are what the ops of small steps took on the device, see [`Rates::fitted`] and [`Rates::by_family`].
+
+mod families;
 
 use std::ops::RangeInclusive;
 
@@ -14,6 +16,7 @@ use tightrope_core::{
 };
 
 use crate::{Interconnect, Precision};
+use families::Families;
 
 /// What a device reaches with one storage type, FLOP/s and B/s.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +39,8 @@ pub struct Rates {
     host: f64,
     /// Seconds to begin an op.
     launch_s: f64,
+    /// Seconds of families of which ops were timed one by one.
+    families: Families,
     /// Between ranks; by way of the host where that's not known.
     #[serde(skip)]
     interconnect: Option<Interconnect>,
@@ -131,7 +136,9 @@ impl Rates {
     pub fn plausible(&self) -> bool {
         let Self { matmul, loss, attention, elementwise, bytes, link, host, launch_s, .. } = *self;
         let rates = [matmul, loss, attention, elementwise, bytes, link, host];
-        rates.iter().all(|rate| PLAUSIBLE.contains(rate)) && (0.0..=1.0).contains(&launch_s)
+        rates.iter().all(|rate| PLAUSIBLE.contains(rate))
+            && (0.0..=1.0).contains(&launch_s)
+            && self.families.plausible()
     }
 
     /// Default rates of a device by its name, which for a CPU says how wide its vectors are, with this many
@@ -163,6 +170,7 @@ impl Rates {
             link: default_link(),
             host: default_host(),
             launch_s,
+            families: Families::NONE,
             interconnect: None,
         }
     }
@@ -180,6 +188,7 @@ impl Rates {
             link: 0.8 * peaks.link,
             host: default_host(),
             launch_s: GRAPH_LAUNCH_S,
+            families: Families::NONE,
             interconnect: None,
         }
     }
@@ -194,6 +203,7 @@ impl Rates {
             attention: by * self.attention,
             elementwise: by * self.elementwise,
             bytes: by * self.bytes,
+            families: self.families.slower(1.0 / by),
             ..*self
         }
     }
@@ -268,16 +278,37 @@ impl Rates {
         }
     }
 
-    /// Seconds of one op.
-    pub fn seconds(&self, graph: &Graph, node: &Node) -> f64 {
-        let (flops, bytes) = cost(graph, node);
-        let rate = match Family::of(&node.op) {
+    /// These rates, and beside them what ops of each family took by their operations, bytes, rows and elements. The ops are to be of
+    /// several sizes.
+    pub fn by_family(&self, ops: &[Timed<'_>]) -> Self {
+        Self { families: Families::fitted(self, ops), ..*self }
+    }
+
+    /// FLOP/s of an op of the device.
+    fn flops(&self, op: &Op) -> f64 {
+        match Family::of(op) {
             Family::MatMul => self.matmul,
             Family::Loss => self.loss,
             Family::Attention => self.attention,
-            Family::Elementwise => self.elementwise,
-            Family::Transfer => return self.sent_seconds(node, bytes) + self.launch_s,
-        };
+            Family::Elementwise | Family::Transfer => self.elementwise,
+        }
+    }
+
+    /// Seconds of a start, an operation, a byte, a row and an element of the op.
+    fn prices(&self, node: &Node) -> [f64; 5] {
+        [self.launch_s, 1.0 / self.flops(&node.op), 1.0 / self.bytes, 0.0, 0.0]
+    }
+
+    /// Seconds of one op.
+    pub fn seconds(&self, graph: &Graph, node: &Node) -> f64 {
+        if let Some(seconds) = self.families.seconds(graph, node) {
+            return seconds;
+        }
+        let (flops, bytes) = cost(graph, node);
+        if Family::of(&node.op) == Family::Transfer {
+            return self.sent_seconds(node, bytes) + self.launch_s;
+        }
+        let rate = self.flops(&node.op);
         // What chunks read again delays their matmuls.
         let again_s = again(graph, node) / self.bytes;
         (flops / rate).max(bytes / self.bytes) + again_s + self.launch_s

@@ -61,6 +61,7 @@ impl Cut {
                 let tensor = handles.states()[index].tensor;
                 (vec![Some(tensor)], (0..whole(tensor), None))
             }
+            Place::Updates(updates) => (vec![Some(updates)], (0..1, None)),
         };
         let mut tensors = tensors.into_iter().flatten();
         let held = tensors.clone().find_map(|tensor| graph.sharded.get(&tensor));

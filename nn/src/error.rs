@@ -1,5 +1,7 @@
 //! What can be wrong with a model's settings, its files or its training options.
 
+use tightrope_core::batch::Mixed;
+
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -16,6 +18,16 @@ pub enum Error {
         key: &'static str,
         /// What is wrong, and what would be right.
         problem: String,
+    },
+    /// A batch was to be cut whose loss mixes samples.
+    #[error(
+        "{mixed}, so that the loss of {passes} micro-batches isn't that of the batch: make the batch one micro-batch of one rank"
+    )]
+    Mixed {
+        /// The op that mixes them.
+        mixed: Mixed,
+        /// Micro-batches of the batch.
+        passes: usize,
     },
     /// A preset was named that doesn't exist.
     #[error("no preset `{name}`{}; presets: {known}", near(.nearest))]

@@ -1,10 +1,12 @@
 //! The tensors of a plan that the host writes and reads.
 
 use tightrope_core::Tensor;
+use tightrope_core::batch::Mixed;
 
-use crate::inputs::Input;
+use crate::figure::Figure;
+use crate::inputs::{Ids, Input};
 use crate::outputs::Decode;
-use crate::share::Share;
+use crate::share::Shares;
 use crate::watch::Watched;
 use crate::weights::Weights;
 use crate::{LossScale, State, Update};
@@ -14,6 +16,8 @@ use crate::{LossScale, State, Update};
 pub(crate) struct Handles {
     /// The model's inputs, each with its tensor.
     pub(crate) inputs: Vec<(Input, Tensor)>,
+    /// Range of the ids of each input; `None` for an input that no op reads as ids.
+    pub(crate) ids: Vec<Option<Ids>>,
     /// Those of a training step, where there is one.
     pub(crate) step: Option<StepHandles>,
     /// Those of the loss alone, where there is its program.
@@ -32,8 +36,8 @@ pub(crate) struct StepHandles {
     pub(crate) key: Option<Tensor>,
     /// That of the update, where several ranks draw the same numbers.
     pub(crate) update_key: Option<Tensor>,
-    /// What each pass of a step weighs.
-    pub(crate) share: Share,
+    /// Shares of the passes of a step.
+    pub(crate) shares: Shares,
     pub(crate) loss: Tensor,
     pub(crate) loss_sum: Option<Tensor>,
     /// What a step reads besides the loss, by name: sums where the loss is one.
@@ -62,6 +66,8 @@ pub(crate) struct ShorterHandles {
     /// Tokens of a sample.
     pub(crate) tokens: usize,
     /// As in [`StepHandles`].
+    pub(crate) shares: Shares,
+    /// As in [`StepHandles`].
     pub(crate) loss: Tensor,
     pub(crate) metrics: Vec<(String, Tensor)>,
     /// As in [`Update`].
@@ -82,15 +88,22 @@ pub(crate) struct LossesHandles {
 /// Tensors of the loss alone.
 #[derive(Clone, Debug)]
 pub(crate) struct EvalHandles {
-    pub(crate) loss: Tensor,
+    /// How passes add up to what is evaluated, or what mixes its samples. Figures by row add up by themselves.
+    pub(crate) shares: Result<Shares, Mixed>,
+    pub(crate) loss: Figure,
     /// What is read besides the loss, by name.
-    pub(crate) metrics: Vec<(String, Tensor)>,
+    pub(crate) metrics: Vec<(String, Figure)>,
 }
 
 impl Handles {
     /// Optimizer state; none where nothing is trained.
     pub(crate) fn states(&self) -> &[State] {
         self.step.as_ref().map_or(&[], |step| &step.update.state)
+    }
+
+    /// Number of updates so far, if the optimizer depends on it.
+    pub(crate) fn updates(&self) -> Option<Tensor> {
+        self.step.as_ref().and_then(|step| step.update.updates)
     }
 
     /// Master remainders of what is trained; none in f32, and where nothing is trained.

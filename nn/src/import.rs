@@ -7,6 +7,7 @@ use tightrope_core::graph::nearest;
 use crate::error::{Error, ReadError, Result};
 use crate::model::Model;
 use crate::params::Parameter;
+use crate::transpose::transpose;
 
 /// A tensor as a checkpoint holds it.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +62,7 @@ impl Import {
         let parts = || list.iter().flat_map(|p| p.parts.iter().map(move |part| (p, part)));
         let known: BTreeSet<&str> = parts().map(|(_, part)| part.name.as_str()).collect();
         let mut files = BTreeMap::new();
+        let mut shared: Vec<(String, String)> = vec![];
         for file in names {
             let file = file.as_ref();
             let renamed = model.renamed(file);
@@ -72,11 +74,17 @@ impl Import {
                     let problem = "is in the file twice, with and without its prefix";
                     return Err(unexpected(file, problem, None));
                 }
+            } else if let Some(other) = model.shared_with(own) {
+                shared.push((other.to_owned(), file.to_owned()));
             } else if !model.passes_over(file) {
                 let problem = "is not part of the model that config.json describes";
                 let nearest = nearest(file, known.iter().copied());
                 return Err(unexpected(file, problem, nearest));
             }
+        }
+        // Files of weights that are shared hold them once, under either name.
+        for (name, file) in shared {
+            files.entry(name).or_insert(file);
         }
         Ok(Self { files })
     }
@@ -191,22 +199,6 @@ pub fn export(parameter: &Parameter, values: &[f32]) -> Vec<Exported> {
         .collect()
 }
 
-/// Writes `from` with rows of `columns` transposed to the first columns of `to`, whose rows have `stride`, in tiles that
-/// stay in the nearest cache.
-pub(crate) fn transpose(from: &[f32], columns: usize, to: &mut [f32], stride: usize) {
-    const TILE: usize = 16;
-    let rows = from.len() / columns.max(1);
-    for top in (0..rows).step_by(TILE) {
-        for left in (0..columns).step_by(TILE) {
-            for column in left..columns.min(left + TILE) {
-                for row in top..rows.min(top + TILE) {
-                    to[column * stride + row] = from[row * columns + column];
-                }
-            }
-        }
-    }
-}
-
 fn unexpected(name: &str, problem: &'static str, nearest: Option<String>) -> Error {
     Error::UnexpectedTensor { name: name.into(), problem, nearest }
 }
@@ -295,6 +287,16 @@ mod tests {
             bare.insert(name.into(), (vec![1], vec![0.0]));
         }
         assert_eq!(read(config, &bare).unwrap(), read(config, &file(config)).unwrap());
+    }
+
+    #[test]
+    fn a_tied_weight_is_read_under_either_name() {
+        let config = &configs()[0];
+        let whole = file(config);
+        let mut head = whole.clone();
+        let embedding = head.remove("transformer.wte.weight").unwrap();
+        head.insert("lm_head.weight".into(), embedding);
+        assert_eq!(read(config, &head).unwrap(), read(config, &whole).unwrap());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use tightrope_core::graph::nearest;
+use tightrope_core::ops::{Indices, Op, Rule as _};
 use tightrope_core::{Class, DType, Graph, Tensor, Type};
 
 use crate::error::{Error, Result, ensure};
@@ -23,7 +24,8 @@ pub const TYPES: &str = "types";
 pub const REFERENCE: &str = "reference";
 /// Name of the input of the first token's position, I32 (1).
 pub const START: &str = "start";
-/// Name of what the trainer writes before each pass of a step: its share of what counts in the step, F32 (1).
+/// Name of what the trainer writes before each pass of a step: its share of what counts in the step, F32 (1). Further factors of the pass
+/// are called `share.2` and so on.
 pub const SHARE: &str = "share";
 
 /// An input of a model.
@@ -127,6 +129,63 @@ impl Inputs {
     }
 }
 
+/// Range of the ids of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ids {
+    /// All are below this.
+    end: usize,
+    /// True if there may be negative ones, which stand for none.
+    negative: bool,
+}
+
+impl Ids {
+    /// Range of the ids that ops of `graph` read from `input`, itself or in another shape; `None` if none does.
+    pub(crate) fn of(graph: &Graph, input: Tensor) -> Option<Self> {
+        let mut found: Option<Self> = None;
+        for program in &graph.programs {
+            let mut same = vec![input];
+            for node in &program.nodes {
+                let (types, _) = graph.types(node);
+                let reads = node.op.indices(&types).into_iter();
+                let reads = reads.filter(|read| same.contains(&node.inputs[read.input]));
+                for Indices { end, negative, .. } in reads {
+                    found = Some(match found {
+                        Some(ids) => {
+                            Self { end: ids.end.min(end), negative: ids.negative && negative }
+                        }
+                        None => Self { end, negative },
+                    });
+                }
+                let moves = matches!(node.op, Op::Reshape(_) | Op::Slice(_) | Op::Permute(_));
+                if moves && same.contains(&node.inputs[0]) {
+                    same.extend(&node.outputs);
+                }
+            }
+        }
+        found
+    }
+
+    /// Holds that `ids`, of which each sample has `each`, are such.
+    ///
+    /// # Errors
+    /// What was expected of the input `name` and what was given, with its place.
+    pub(crate) fn check(
+        self,
+        name: &str,
+        ids: &[i32],
+        each: usize,
+    ) -> std::result::Result<(), [String; 2]> {
+        let Self { end, negative } = self;
+        let wrong = |&id: &i32| i64::from(id) >= end as i64 || id < 0 && !negative;
+        let Some(at) = ids.iter().position(wrong) else { return Ok(()) };
+        let (sample, place) = (at / each.max(1), at % each.max(1));
+        let place = if each > 1 { format!(" at position {place}") } else { String::new() };
+        let sign = if negative { "" } else { " and not negative" };
+        let expected = format!("ids below {end}{sign} for `{name}`");
+        Err([expected, format!("{} in sample {sample}{place}", ids[at])])
+    }
+}
+
 /// The setting that an input without elements is named after.
 fn name_of(input: &str) -> &'static str {
     if input == TOKENS { TOKENS } else { "model" }
@@ -160,6 +219,14 @@ impl<'a> Values<'a> {
         match self {
             Self::F32(_) => DType::F32,
             Self::I32(_) => DType::I32,
+        }
+    }
+
+    /// Their bytes, as devices hold them.
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        match self {
+            Self::F32(values) => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+            Self::I32(values) => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
         }
     }
 

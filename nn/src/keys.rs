@@ -125,9 +125,8 @@ impl<'a> Keys<'a> {
             may && says(value) && !asked.contains(*key)
         });
         unknown.map_or(Ok(()), |(key, value)| {
-            let problem = format!(
-                "is {value}; it isn't known here, and may change what the model computes: leave it out where it doesn't"
-            );
+            let problem =
+                format!("is {value}; it isn't known here, and may change what the model computes");
             Err(self.wrong(key, problem))
         })
     }
@@ -136,9 +135,12 @@ impl<'a> Keys<'a> {
     pub fn must_be(&self, key: &str, supported: &[Value]) -> Result<()> {
         match self.get(key) {
             Some(value) if !supported.contains(value) => {
-                let mut words: Vec<String> = supported.iter().map(Value::to_string).collect();
-                words.push("leaving it out".into());
-                Err(self.wrong(key, format!("is {value}; supported: {}", words.join(", "))))
+                let words: Vec<String> = supported.iter().map(Value::to_string).collect();
+                let problem = match words.is_empty() {
+                    true => format!("is {value}, which isn't supported"),
+                    false => format!("is {value}; supported: {}", words.join(", ")),
+                };
+                Err(self.wrong(key, problem))
             }
             _ => Ok(()),
         }

@@ -53,7 +53,11 @@ pub trait Model: Any + Debug + Send + Sync {
     /// What a pass reads.
     fn inputs(&self) -> Vec<Input>;
 
-    /// Appends the loss of a batch, f32 (1): a mean over what counts in it.
+    /// Appends the loss of a batch, f32 (1).
+    ///
+    /// A batch is cut into passes, of several ranks or within a budget, where the loss is a sum over samples: means over rows or over labels
+    /// that count, sums of several such with weights, and what doesn't depend on the batch. How passes add up follows from the graph, so that
+    /// no number depends on the plan. What mixes samples otherwise, such as a square of a mean, isn't cut.
     ///
     /// # Errors
     /// Ops that don't take their inputs, and layers whose parameters aren't listed.
@@ -108,12 +112,6 @@ pub trait Model: Any + Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Name of the I32 input of which the numbers that aren't negative count in the loss; `None` where samples count alike. A step of
-    /// several passes then is a mean over what counts in all of them.
-    fn counted(&self) -> Option<&str> {
-        None
-    }
-
     /// The model that it learns of while it's trained, by [`Pass::teacher`]. Its weights are frozen and in no checkpoint. It reads
     /// the same inputs.
     fn teacher(&self) -> Option<&dyn Model> {
@@ -134,6 +132,12 @@ pub trait Model: Any + Debug + Send + Sync {
     /// that of a head for another purpose.
     fn made_anew(&self, _name: &str) -> bool {
         false
+    }
+
+    /// The name of the tensor that `name` in another checkpoint is the same as, where a checkpoint may hold either: of weights that are shared.
+    /// The tensor of this name is passed over where the other is there.
+    fn shared_with(&self, _name: &str) -> Option<&str> {
+        None
     }
 
     /// Whether a tensor of this name in another checkpoint, of which the model has no parameter, may be passed over.

@@ -5,12 +5,13 @@
 //!   factor = min(1, clip/(norm + 1e-6)) / scale               (torch.nn.utils.clip_grad_norm_)
 //!   weight, state ← rule(weight, factor·g, state) where ok, else unchanged;   g ← 0
 //!
-//! `scale` is the loss scale of f16 training, else 1. Nothing here waits for the host.
+//! `scale` is the loss scale of f16 training, else 1. Nothing here waits for the host, which counts steps: updates are counted here.
 //!
 //! | module | holds |
 //! |---|---|
 //! | this one | the rules, and f16 training's loss scale |
 //! | [`adafactor`] | the rule of Adafactor, whose second moment is factored |
+//! | [`bias`] | the number of updates, and what rules take from it |
 //! | [`muon`] | the rule of Muon, which is made of matmuls |
 //! | [`norm`] | the norm of all gradients |
 //! | [`shared`] | what the ops of every rule read |
@@ -19,6 +20,7 @@
 //! | [`update`] | the ops of an update |
 
 mod adafactor;
+mod bias;
 mod muon;
 mod norm;
 mod shared;
@@ -136,6 +138,8 @@ pub struct LossScale {
     pub scale: Tensor,
     /// Steps since the last change, persistent f32 (1); starts with 0.
     pub steps: Tensor,
+    /// Factor on the loss in the last step, persistent f32 (1).
+    pub used: Tensor,
 }
 
 impl LossScale {
@@ -146,11 +150,15 @@ impl LossScale {
 
     /// Declares both tensors.
     pub fn declare(graph: &mut Graph) -> Self {
-        Self { scale: scalar(graph, "loss_scale.scale"), steps: scalar(graph, "loss_scale.steps") }
+        let [scale, steps, used] =
+            ["scale", "steps", "used"].map(|name| scalar(graph, &format!("loss_scale.{name}")));
+        Self { scale, steps, used }
     }
 
     fn append(&self, graph: &mut Graph, ok: Tensor) -> Result<()> {
         let (ok_in, scale, steps) = (input(0), input(1), input(2));
+        // A map reads what it writes over, and nothing is less than itself.
+        let used = input(3).less(input(3)).select(input(3), scale.clone());
         let next = steps + constant(1.0);
         let waits = next.clone().less(constant(Self::INTERVAL));
         let grown = waits.clone().select(scale.clone(), scale.clone() * constant(2.0));
@@ -159,10 +167,10 @@ impl LossScale {
         let scale = scale.max(constant(low)).min(constant(high));
         let steps = ok_in.select(waits.select(next, constant(0.0)), constant(0.0));
         let map = Map {
-            in_place: vec![(0, 1), (1, 2)],
-            ..Map::several(vec![scale, steps], vec![DType::F32; 2])
+            in_place: vec![(0, 1), (1, 2), (2, 3)],
+            ..Map::several(vec![scale, steps, used], vec![DType::F32; 3])
         };
-        graph.push(map, &[ok, self.scale, self.steps], "loss_scale.next")?;
+        graph.push(map, &[ok, self.scale, self.steps, self.used], "loss_scale.next")?;
         Ok(())
     }
 }
@@ -234,17 +242,6 @@ impl Optimizer {
             Self::Lion { .. } => &["exp_avg"],
             Self::Adafactor => &state::FACTORS,
         }
-    }
-
-    /// AdamW's bias corrections 1/(1 − β₁ᵗ) and 1/√(1 − β₂ᵗ) of update t, counted from 1, and Adafactor's β₂ and 1 − β₂ there;
-    /// `None` where the rule has none.
-    pub fn corrections(&self, t: u64) -> Option<[f64; 2]> {
-        if *self == Self::Adafactor {
-            return Some(adafactor::decays(t));
-        }
-        let Self::AdamW { beta1, beta2, .. } = self.elementwise() else { return None };
-        let t = t as f64;
-        Some([1.0 / (1.0 - beta1.powf(t)), 1.0 / (1.0 - beta2.powf(t)).sqrt()])
     }
 
     /// # Errors

@@ -7,7 +7,9 @@ use tightrope_core::ops::{Map, Op};
 use tightrope_core::{Class, DType, Expr, Graph, Tensor, Type};
 
 use crate::error::{Error, Result};
+use crate::figure::{Figure, RowMean};
 use crate::inputs::Inputs;
+use crate::share::Shares;
 use crate::weights::{Adapter, Weights};
 
 /// How attention over whole sequences is computed. Both give the same numbers, but for the order of sums and for which
@@ -85,10 +87,16 @@ pub struct Pass<'a> {
     build: BuildOptions,
     purpose: Purpose,
     context_ranks: usize,
+    /// Shares of the passes of its batch, and the number of nodes of its program that aren't the model's: nodes before it, and of shares.
+    shares: Option<&'a Shares>,
+    others: usize,
     /// Documents of whole sequences, once ranks that have parts of them have exchanged them.
     pub(crate) documents: Option<Tensor>,
     drew: bool,
     metrics: Vec<(String, Tensor)>,
+    /// True if losses are made by row: those of an evaluation.
+    by_row: bool,
+    means: Vec<RowMean>,
     caches: Vec<(String, Cache)>,
 }
 
@@ -102,6 +110,7 @@ impl<'a> Pass<'a> {
     ) -> Self {
         let (drew, metrics, caches) = (false, vec![], vec![]);
         let (teacher, context_ranks, documents) = (None, 1, None);
+        let (shares, others) = (None, graph.node_count());
         Self {
             graph,
             weights,
@@ -110,9 +119,13 @@ impl<'a> Pass<'a> {
             build,
             purpose,
             context_ranks,
+            shares,
+            others,
             documents,
             drew,
             metrics,
+            by_row: false,
+            means: vec![],
             caches,
         }
     }
@@ -139,6 +152,25 @@ impl<'a> Pass<'a> {
         Self { context_ranks, ..self }
     }
 
+    /// As one of the passes that add up to a batch.
+    pub(crate) fn with_shares(self, shares: &'a Shares) -> Self {
+        Self { shares: Some(shares), ..self }
+    }
+
+    /// Shares of the passes of its batch, and the index of the model's next node; `None` for a pass that is alone.
+    pub(crate) fn next_node(&self) -> Option<(&'a Shares, usize)> {
+        Some((self.shares?, self.graph.node_count() - self.others))
+    }
+
+    /// Notes that the last node is none of the model's.
+    pub(crate) fn added_node(&mut self) {
+        self.others += 1;
+    }
+
+    pub(crate) fn graph(&mut self) -> &mut Graph {
+        self.graph
+    }
+
     /// A pass whose loss and metrics are read: nothing is dropped.
     pub fn evaluation(
         graph: &'a mut Graph,
@@ -147,6 +179,29 @@ impl<'a> Pass<'a> {
         build: BuildOptions,
     ) -> Self {
         Self::new(graph, weights, inputs, build, Purpose::Evaluation)
+    }
+
+    /// With losses and figures made by row.
+    pub(crate) fn by_row(self) -> Self {
+        Self { by_row: true, ..self }
+    }
+
+    /// Returns `true` if losses are made by row.
+    pub(crate) fn is_by_row(&self) -> bool {
+        self.by_row
+    }
+
+    /// Runs `build`, whose losses aren't those of the pass: they are means over all of their rows.
+    pub(crate) fn without_rows<R>(&mut self, build: impl FnOnce(&mut Self) -> R) -> R {
+        let by_row = std::mem::replace(&mut self.by_row, false);
+        let built = build(self);
+        self.by_row = by_row;
+        built
+    }
+
+    /// Has evaluation read the rows of a mean.
+    pub(crate) fn keep_rows(&mut self, mean: RowMean) {
+        self.means.push(mean);
     }
 
     /// A pass over the next positions of sequences, with caches of so many `positions`.
@@ -230,7 +285,7 @@ impl<'a> Pass<'a> {
         inputs: &[Tensor],
         name: &str,
     ) -> Result<Vec<Tensor>> {
-        Ok(self.graph.push(op, inputs, name)?)
+        self.push_part(op.into(), inputs, name)
     }
 
     /// Appends an op and gives its first output.
@@ -238,7 +293,7 @@ impl<'a> Pass<'a> {
     /// # Errors
     /// Inputs that the op doesn't take.
     pub fn one(&mut self, op: impl Into<Op>, inputs: &[Tensor], name: &str) -> Result<Tensor> {
-        Ok(self.graph.one(op, inputs, name)?)
+        Ok(self.push(op, inputs, name)?[0])
     }
 
     /// Appends `formula` over the elements of `inputs`, stored as activations are.
@@ -360,6 +415,13 @@ impl<'a> Pass<'a> {
             Purpose::Decoding { positions } => Some(positions),
             _ => None,
         }
+    }
+
+    /// Figures that an evaluation reads: its `loss`, then the others by name.
+    pub(crate) fn into_figures(self, loss: Tensor) -> (Figure, Vec<(String, Figure)>) {
+        let figure = |tensor| Figure::of(tensor, &self.means);
+        let metrics = self.metrics.iter().map(|(name, tensor)| (name.clone(), figure(*tensor)));
+        (figure(loss), metrics.collect())
     }
 
     /// What is read besides the loss, by name.

@@ -9,7 +9,7 @@ use crate::cost::{Lanes, run_seconds};
 use crate::handles::Handles;
 use crate::programs::Built;
 use crate::weights::Weights;
-use crate::{Planned, Precision, Rates, Result, TrainerConfig};
+use crate::{Error, Planned, Precision, Rates, Result, TrainerConfig};
 
 /// Seconds that an op takes.
 type OpSeconds<'a> = Box<dyn Fn(&Graph, &Node) -> f64 + 'a>;
@@ -41,6 +41,8 @@ pub struct Planner<'a> {
     waiting: Vec<TrainerConfig>,
     /// Ways to make the transfers of each micro-batch, the faster one first.
     ways: usize,
+    /// Error of the largest micro-batch that no graph can be built from.
+    refused: Option<Error>,
     /// The smallest plan, once that's asked for.
     smallest: Option<Planned>,
     /// The fewest bytes of a plan, once a budget was too small.
@@ -48,10 +50,11 @@ pub struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    /// Of a step as `config` describes it, whose ops take `seconds`: over what is `free` and over what is recomputed.
+    /// A planner of the step of `config`, whose ops take `seconds`: over what is `free` and over what is recomputed. Free micro-batches that
+    /// no graph can be built from are left out.
     ///
     /// # Errors
-    /// As [`Planned::new`].
+    /// As [`Planned::new`] of the largest micro-batch, where none can be built.
     pub fn new(
         config: &TrainerConfig,
         free: Free,
@@ -61,7 +64,7 @@ impl<'a> Planner<'a> {
         // Ranks make equally many passes.
         let own = config.own_batch();
         let divisors = (1..=own).filter(|n| own.is_multiple_of(*n));
-        let micro_batches: Vec<usize> = match free.micro_batch && config.batch > 0 {
+        let micro_batches: Vec<usize> = match free.micro_batch && own > 0 {
             true => divisors.collect(),
             false => vec![config.micro_batch],
         };
@@ -73,18 +76,27 @@ impl<'a> Planner<'a> {
         let waiting = micro_batches.into_iter().flat_map(of).collect();
         let ways = ways.len();
         let (seconds, choices) = (Box::new(seconds), vec![]);
-        let (smallest, fewest_bytes) = (None, None);
+        let (refused, smallest, fewest_bytes) = (None, None, None);
         let mut planner =
-            Self { target, seconds, free, choices, waiting, ways, smallest, fewest_bytes };
-        planner.build()?;
-        Ok(planner)
+            Self { target, seconds, free, choices, waiting, ways, refused, smallest, fewest_bytes };
+        match planner.build() {
+            true => Ok(planner),
+            false => Err(planner.refused.expect("a planner has a micro-batch")),
+        }
     }
 
-    /// Builds the largest micro-batch that wasn't; whether there was one.
-    fn build(&mut self) -> Result<bool> {
-        let Some(config) = self.waiting.pop() else { return Ok(false) };
-        self.choices.push(Choice::new(config, self.free, self.target, &*self.seconds)?);
-        Ok(true)
+    /// Builds the largest micro-batch that wasn't and that can be. Returns `false` if there is none.
+    fn build(&mut self) -> bool {
+        while let Some(config) = self.waiting.pop() {
+            match Choice::new(config, self.free, self.target, &*self.seconds) {
+                Ok(choice) => {
+                    self.choices.push(choice);
+                    return true;
+                }
+                Err(error) => _ = self.refused.get_or_insert(error),
+            }
+        }
+        false
     }
 
     /// Lower bound on the seconds of a step with a micro-batch that wasn't built: a smaller micro-batch does the same work in
@@ -155,7 +167,7 @@ impl<'a> Planner<'a> {
             views.extend(new.map(|choice| Some(View::new(choice, budget))));
             let next = fastest(&views);
             let looks_s = next.and_then(|next| Some(views[next].as_ref()?.step_s));
-            if looks_s.is_none_or(|looks_s| self.unbuilt_s() < looks_s) && self.build()? {
+            if looks_s.is_none_or(|looks_s| self.unbuilt_s() < looks_s) && self.build() {
                 continue;
             }
             let Some(next) = next else { return Ok(None) };
@@ -234,7 +246,7 @@ impl<'a> Planner<'a> {
     /// The smallest plan, as it is where ops take [`reference_s`].
     fn smallest(&mut self) -> Result<&Planned> {
         if self.smallest.is_none() {
-            while self.build()? {}
+            while self.build() {}
             self.smallest = Some(self.fewest()?);
         }
         Ok(self.smallest.as_ref().expect("it was just made"))
@@ -251,6 +263,7 @@ impl<'a> Planner<'a> {
             choices: vec![],
             waiting: vec![],
             ways: self.ways,
+            refused: None,
             smallest: None,
             fewest_bytes: None,
         };

@@ -15,21 +15,23 @@
 
 use std::sync::Arc;
 
+use tightrope_core::batch::Mixed;
 use tightrope_core::ops::{KEY_WORDS, SHARD_KEY_WORDS};
 use tightrope_core::plan::offload::{load_block_weights, store_block_inputs};
 use tightrope_core::plan::{Options, Target};
 use tightrope_core::{Class, DType, Graph, Plan, Role, Tensor, Type, split};
 
 use crate::error::{Error, ensure};
+use crate::figure::Figure;
 use crate::frozen::FrozenBits;
 use crate::handles::{EvalHandles, Handles, LossesHandles, StepHandles};
-use crate::inputs::Inputs;
+use crate::inputs::{Ids, Inputs};
 use crate::model::{Decoder, Model};
 use crate::outputs::{Output, decoding};
 use crate::params::Parameter;
 use crate::pass::{Pass, of_teacher};
 use crate::sharding::{declare_weights, keep_weight_shards};
-use crate::share::Share;
+use crate::share::Shares;
 use crate::step::{Declared, Training, shorter_model};
 use crate::weights::{Weights, freeze};
 use crate::{
@@ -244,7 +246,7 @@ impl TrainerConfig {
     }
 
     /// Declares the model's weights and adapters.
-    fn declare(&self, graph: &mut Graph) -> Result<Weights> {
+    pub(crate) fn declare(&self, graph: &mut Graph) -> Result<Weights> {
         let lora = self.lora.as_ref();
         let of_base = lora.map_or(FrozenBits::Precision, |lora| lora.base_bits);
         let bits = match self.programs {
@@ -257,7 +259,7 @@ impl TrainerConfig {
     }
 
     /// Declares the weights of the model's teacher, frozen.
-    fn declare_teacher(&self, graph: &mut Graph) -> Result<Option<Weights>> {
+    pub(crate) fn declare_teacher(&self, graph: &mut Graph) -> Result<Option<Weights>> {
         let Some(teacher) = self.model.teacher() else { return Ok(None) };
         let frozen = |parameter: Parameter| {
             let name = of_teacher(&parameter.name);
@@ -290,7 +292,7 @@ impl TrainerConfig {
 }
 
 /// Declares the key of a step's random numbers: seed (low, high), step and micro-step, and the rank where numbers are of its shards.
-fn random_key(graph: &mut Graph, name: &str, words: usize) -> Tensor {
+pub(crate) fn random_key(graph: &mut Graph, name: &str, words: usize) -> Tensor {
     graph.persistent(name, Type::new(DType::U32, [words]), Class::Input)
 }
 
@@ -352,6 +354,11 @@ impl Planned {
     pub fn with_shorter(&self, lengths: &[usize], target: &dyn Target) -> Result<Self> {
         let config = TrainerConfig { shorter: lengths.to_vec(), ..self.config.clone() };
         Ok(Self { bound_s: self.bound_s, ..Self::new(&config, target)? })
+    }
+
+    /// The op that mixes the samples of a batch in the loss, so that a step is one micro-batch of one rank; `None` if none does.
+    pub fn mixed(&self) -> Option<Mixed> {
+        self.handles.eval.as_ref()?.mixed(&self.config)
     }
 
     /// What it was planned for.
@@ -444,7 +451,7 @@ impl Built {
         let update_key = alike.then(|| random_key(&mut graph, "update.random_key", words));
         let loss_scale =
             (config.precision == Precision::F16).then(|| LossScale::declare(&mut graph));
-        let share = Share::declare(&mut graph, config);
+        let shares = Shares::of_step(&mut graph, config, &*model, None)?;
         let declared = Declared {
             model: &*model,
             weights: &weights,
@@ -453,7 +460,7 @@ impl Built {
             shards: &shards,
             key,
             update_key: update_key.or(key),
-            share,
+            shares: &shares,
             loss_scale,
         };
         let training = Training::append(&mut graph, config, &declared, &inputs)?;
@@ -467,7 +474,7 @@ impl Built {
         reads.step = Some(StepHandles {
             key,
             update_key,
-            share,
+            shares,
             loss,
             loss_sum,
             metrics,
@@ -517,14 +524,27 @@ fn reading(
     let model = &*config.model;
     let eval = match loss {
         true => {
-            graph.begin(Role::Eval);
-            let pass = Pass::evaluation(graph, weights, inputs.clone(), config.build);
-            let mut pass = pass.with_context_ranks(config.parts());
-            let loss = part.loss(&mut pass)?;
-            let metrics = pass.into_metrics();
-            graph.result(loss);
-            metrics.iter().for_each(|&(_, figure)| graph.result(figure));
-            Some(EvalHandles { loss, metrics })
+            let append = |graph: &mut Graph, shares: Option<&Shares>| -> Result<_> {
+                graph.begin(Role::Eval);
+                let pass = Pass::evaluation(graph, weights, inputs.clone(), config.build);
+                let mut pass = pass.with_context_ranks(config.parts()).by_row();
+                if let Some(shares) = shares {
+                    pass = pass.with_shares(shares);
+                }
+                let loss = part.loss(&mut pass)?;
+                Ok(pass.into_figures(loss))
+            };
+            let before = graph.clone();
+            let (mut loss, mut metrics) = append(graph, None)?;
+            let mut shares = Ok(Shares::alone());
+            if !loss.is_by_row() || metrics.iter().any(|(_, figure)| !figure.is_by_row()) {
+                *graph = before;
+                shares = Shares::of_evaluation(graph, config, part)?;
+                (loss, metrics) = append(graph, shares.as_ref().ok())?;
+            }
+            let figures = [&loss].into_iter().chain(metrics.iter().map(|(_, figure)| figure));
+            figures.flat_map(Figure::tensors).for_each(|tensor| graph.result(tensor));
+            Some(EvalHandles { shares, loss, metrics })
         }
         false => None,
     };
@@ -536,7 +556,8 @@ fn reading(
     let logits = config.logits.then(|| program(Output::Logits)).transpose()?;
     let losses = config.losses.then(|| program(Output::Losses)).transpose()?;
     let inputs = inputs.of(list.to_vec())?;
-    Ok(Handles { inputs, step: None, eval, decode, logits, losses, shorter_losses: vec![] })
+    let ids = inputs.iter().map(|&(_, tensor)| Ids::of(graph, tensor)).collect();
+    Ok(Handles { inputs, ids, step: None, eval, decode, logits, losses, shorter_losses: vec![] })
 }
 
 /// Appends the losses of sequences of `seq_len` tokens, which are shorter than the model's.

@@ -169,9 +169,9 @@ fn shares(
     let figures = exchange(graph, &single(ranks), x)?;
     let shares = match share {
         Share::Equal(_) => vec![share; ranks],
-        Share::Counted { tensor, input } => {
+        Share::Written(tensor) => {
             let exchanged = exchange(graph, &single(ranks), tensor)?;
-            exchanged.into_iter().map(|tensor| Share::Counted { tensor, input }).collect()
+            exchanged.into_iter().map(Share::Written).collect()
         }
     };
     Ok(shares.into_iter().zip(figures).collect())

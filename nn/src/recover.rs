@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use std::future::Future;
 use std::io;
 
-use tightrope_core::{Backend, DeviceError, SessionError};
+use tightrope_core::{Backend, Cancel, DeviceError, SessionError};
 use web_time::Instant;
 
 use crate::{Planned, SampleError, Snapshot, TrainError, Trainer, TrainerConfig};
@@ -100,6 +100,7 @@ pub struct Recovering<O> {
     copy_s: Option<f64>,
     /// Why the last device is gone.
     lost: Option<DeviceError>,
+    cancel: Cancel,
 }
 
 impl<O: Origin> Recovering<O> {
@@ -124,6 +125,7 @@ impl<O: Origin> Recovering<O> {
             copies,
             copy_s: None,
             lost: None,
+            cancel: Cancel::default(),
         };
         let bytes = run.attempt(async |_, trainer| Ok(trainer.snapshot_bytes())).await?;
         if copies && bytes <= KEPT_BYTES {
@@ -133,6 +135,12 @@ impl<O: Origin> Recovering<O> {
             run.spares.extend(room.into_iter().skip(1).flatten());
         }
         Ok(run)
+    }
+
+    /// Stops what is computed once `cancel` is requested, as [`Trainer::cancel_by`]. Steps that are replayed on a new device are finished.
+    pub fn cancel_by(&mut self, cancel: Cancel) {
+        self.trainer.iter_mut().for_each(|trainer| trainer.cancel_by(cancel.clone()));
+        self.cancel = cancel;
     }
 
     /// What is trained and how.
@@ -243,6 +251,7 @@ impl<O: Origin> Recovering<O> {
         // Waits: a device says late that it has no room.
         trainer.outcome().await?;
         self.done = at;
+        trainer.cancel_by(self.cancel.clone());
         if let Some(lost) = self.lost.take() {
             self.origin.recovered(&lost, at.steps - from.steps);
         }

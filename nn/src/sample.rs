@@ -80,11 +80,11 @@ pub enum SampleError {
 
 /// Tokens that a text ends at and may consist of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SampleTokens {
+pub struct SampleTokens<'a> {
     /// Only ids below this are drawn: the rest of the model's vocabulary has no text.
     pub vocab: usize,
-    /// Ends the text where it's drawn.
-    pub end: Option<u32>,
+    /// Each ends the text where it's drawn.
+    pub ends: &'a [u32],
 }
 
 /// Continues `prompt` by at most `count` tokens and hands each to `show`, which says whether to go on. Once
@@ -94,7 +94,7 @@ pub struct SampleTokens {
 /// An empty prompt, one outside the model's vocabulary, and those of the device.
 pub async fn generate<E: From<SampleError>>(
     trainer: &mut Trainer,
-    tokens: SampleTokens,
+    tokens: SampleTokens<'_>,
     prompt: &[u32],
     count: usize,
     sampling: &Sampling,
@@ -121,9 +121,11 @@ pub async fn generate<E: From<SampleError>>(
         if logits.iter().any(|logit| logit.is_nan()) {
             return Err(SampleError::NotANumber(text.len()).into());
         }
-        logits.truncate(tokens.vocab);
+        // Logits of the padded rows mean nothing.
+        let known = trainer.config().model.decoder().map_or(usize::MAX, |it| it.vocab());
+        logits.truncate(tokens.vocab.min(known));
         let next = sampling.choose(&logits, (text.len() - prompt.len()) as u64) as u32;
-        if Some(next) == tokens.end {
+        if tokens.ends.contains(&next) {
             break;
         }
         text.push(next);

@@ -6,12 +6,16 @@ use serde_json::{Value, json};
 use tightrope_core::{DType, Graph, SessionError, Tensor, Type};
 
 use crate::handles::Handles;
-use crate::import::{Get, transpose};
+use crate::import::Get;
 use crate::init::initial_values;
 use crate::programs::Planned;
 use crate::trainer::{Of, PIECE, TrainError, Trainer};
+use crate::transpose::transpose;
 use crate::weights::Weights;
-use crate::{Error, Import, LearningRate, Parameter, State, StateBits};
+use crate::{Error, Import, LearningRate, LossScale, Parameter, State, StateBits};
+
+/// Name of the number of updates among a checkpoint's optimizer state.
+pub const UPDATES: &str = "updates";
 
 /// Key of f16 training's loss scale in a checkpoint's schedule.
 const LOSS_SCALE: &str = "loss_scale";
@@ -40,9 +44,12 @@ pub(crate) enum Place {
         part: usize,
     },
     State(usize),
+    /// The number of updates.
+    Updates(Tensor),
 }
 
-/// A copy of everything that steps change, bit for bit: weights, their remainders, optimizer state.
+/// A copy of everything that steps change, bit for bit: weights, their remainders, optimizer state, the number of updates and the loss
+/// scale.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot(Vec<u8>);
 
@@ -108,6 +115,9 @@ impl Trainer {
                 let state = self.handles.states()[index].tensor;
                 return Ok(self.session.read_values_of(state, &[piece]).await?);
             }
+            Place::Updates(updates) => {
+                return Ok(self.session.read_values_of(updates, &[piece]).await?);
+            }
         };
         let (columns, part) = (description.columns(), description.parts[part].clone());
         let (start, rows) = (part.rows.start * columns, part.rows.len());
@@ -140,6 +150,7 @@ impl Trainer {
             }
             Place::Frozen { parameter, .. } => self.weights.tensors()[parameter],
             Place::State(index) => self.handles.states()[index].tensor,
+            Place::Updates(updates) => updates,
         };
         self.values_of(tensor, elements, of).await
     }
@@ -189,6 +200,9 @@ impl Trainer {
 
     fn load(&mut self, import: &Import, get: &mut Get<'_>) -> Result<(), TrainError> {
         let seed = self.config().seed;
+        if self.weights.has_adapters() {
+            self.initialise_adapters()?;
+        }
         for index in 0..self.weights.parameters().len() {
             let parameter = &self.weights.parameters()[index];
             let values = match import.has(parameter) {
@@ -199,8 +213,9 @@ impl Trainer {
                 Some(parameter) => self.set_weight(parameter, &values)?,
                 None => self.set_frozen(index, &values)?,
             }
+            self.set_first_lengths(index, &values)?;
         }
-        if self.weights.has_adapters() { self.initialise_trained() } else { Ok(()) }
+        Ok(())
     }
 
     /// Sets every weight of the model's [teacher](crate::Model::teacher) from a file with tensors of these names.
@@ -276,14 +291,19 @@ impl Trainer {
                 }));
             }
         }
-        for (index, SavedTensor { name, ty, .. }) in own.into_iter().enumerate() {
+        for saved in own {
+            let SavedTensor { name, ty, place } = saved;
             let expected = ty.shape;
             let read = get(&name).map_err(|source| Error::Read { name: name.clone(), source });
             let (found, values) = read?;
             if found != expected {
                 return Err(TrainError::Saved(Error::TensorShape { name, found, expected }));
             }
-            self.set_state(index, &values)?;
+            match place {
+                Place::State(index) => self.set_state(index, &values)?,
+                Place::Updates(updates) => self.session.write_values(updates, &values)?,
+                Place::Trained { .. } | Place::Frozen { .. } => {}
+            }
         }
         Ok(())
     }
@@ -434,7 +454,12 @@ pub(crate) fn saved_states(
         ty: graph.whole(state.tensor).clone(),
         place: Place::State(index),
     };
-    handles.states().iter().enumerate().map(saved).collect()
+    let updates = handles.updates().map(|tensor| SavedTensor {
+        name: UPDATES.to_owned(),
+        ty: graph.ty(tensor).clone(),
+        place: Place::Updates(tensor),
+    });
+    handles.states().iter().enumerate().map(saved).chain(updates).collect()
 }
 
 /// Storage of a weight in a checkpoint: as it's held where steps change it and it has no master; else f32.
@@ -445,8 +470,9 @@ fn saved_dtype(weights: &Weights, handles: &Handles, trained: bool) -> DType {
 
 /// Everything that steps change, with its bytes.
 fn changed_by_steps(weights: &Weights, handles: &Handles, graph: &Graph) -> Vec<(Tensor, usize)> {
-    let state = handles.states().iter().map(|state| state.tensor);
-    let scale = handles.loss_scale().into_iter().flat_map(|scale| [scale.scale, scale.steps]);
+    let state = handles.states().iter().map(|state| state.tensor).chain(handles.updates());
+    let scale = handles.loss_scale().into_iter();
+    let scale = scale.flat_map(|LossScale { scale, steps, used }| [scale, steps, used]);
     let trained = weights.trained().1.iter().chain(handles.remainders()).copied();
     let tensors = trained.chain(state).chain(scale);
     tensors.map(|tensor| (tensor, graph.ty(tensor).bytes())).collect()

@@ -52,7 +52,7 @@ impl LearningRate {
     /// wrong order.
     pub fn check(&self) -> Result<()> {
         let Self { lr, min_lr, warmup, steps, .. } = *self;
-        ensure(lr.is_finite() && lr > 0.0, "lr", || format!("{lr} must be above 0"))?;
+        ensure(lr.is_finite() && lr >= 0.0, "lr", || format!("{lr} must be 0 or more"))?;
         ensure((0.0..=lr).contains(&min_lr), "min_lr", || {
             format!("{min_lr} must lie between 0 and lr = {lr}")
         })?;
@@ -116,7 +116,7 @@ mod tests {
         let good = rate(Schedule::Cosine, 1, 10);
         assert!(good.check().is_ok());
         for bad in [
-            LearningRate { lr: 0.0, ..good },
+            LearningRate { lr: -1.0, ..good },
             LearningRate { lr: f64::NAN, ..good },
             LearningRate { min_lr: 2.0, ..good },
             LearningRate { min_lr: -0.1, ..good },

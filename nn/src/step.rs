@@ -19,7 +19,7 @@ use crate::ranks::{
     write_over,
 };
 use crate::sharding::{give_shards, take_shards};
-use crate::share::Share;
+use crate::share::{Share, Shares};
 use crate::watch::{self, Watched};
 use crate::weights::Weights;
 use crate::{GradientSums, Gradients, LossScale, Trained, TrainerConfig, Update, UpdateOptions};
@@ -38,7 +38,8 @@ pub(crate) struct Declared<'a> {
     pub(crate) key: Option<Tensor>,
     /// Of those that round weights and state.
     pub(crate) update_key: Option<Tensor>,
-    pub(crate) share: Share,
+    /// Shares of the passes of a step.
+    pub(crate) shares: &'a Shares,
     pub(crate) loss_scale: Option<LossScale>,
 }
 
@@ -71,14 +72,15 @@ impl Passed {
         graph: &mut Graph,
         config: &TrainerConfig,
         declared: &Declared<'_>,
-        (model, inputs): (&dyn Model, &Inputs),
+        (model, inputs, shares): (&dyn Model, &Inputs, &Shares),
         sums: &[Wanted],
     ) -> Result<Self> {
-        let Declared { weights, teacher, remainders, key, share, ref loss_scale, .. } = *declared;
+        let Declared { weights, teacher, remainders, key, ref loss_scale, .. } = *declared;
         // The seed comes first, so that the loss can make its gradient at once.
-        let seed = share.seed(graph, loss_scale.as_ref().map(|scale| scale.scale))?;
+        let seed = shares.loss().seed(graph, loss_scale.as_ref().map(|scale| scale.scale))?;
         let pass = Pass::training(graph, weights, inputs.clone(), config.build, key);
-        let mut pass = pass.taught(teacher).with_context_ranks(config.parts());
+        let pass = pass.taught(teacher).with_context_ranks(config.parts());
+        let mut pass = pass.with_shares(shares);
         let loss = model.loss(&mut pass)?;
         let metrics = pass.into_metrics();
         let (parameters, tensors) = weights.trained();
@@ -126,7 +128,7 @@ impl Training {
     ) -> Result<Self> {
         let accumulates = config.accumulates();
         let one = Type::new(DType::F32, [1]);
-        let Declared { weights, share, ref loss_scale, .. } = *declared;
+        let Declared { weights, shares, ref loss_scale, .. } = *declared;
         let (parameters, tensors) = weights.trained();
         let leave = config.gradients_leave();
         let mut sums: Vec<Wanted> = parameters
@@ -154,7 +156,7 @@ impl Training {
             accumulates.then(|| graph.persistent("loss_sum", one.clone(), Class::Optimizer));
         graph.begin(if accumulates { Role::Micro } else { Role::Train });
         let Passed { loss, mut metrics, mut trained } =
-            Passed::append(graph, config, declared, (declared.model, inputs), &sums)?;
+            Passed::append(graph, config, declared, (declared.model, inputs, shares), &sums)?;
         let named: Vec<(String, Tensor)> =
             trained.iter().map(|t| (t.name.clone(), t.gradient)).collect();
         let pass = watch::Pass { accumulates, on_host, scale: loss_scale.as_ref() };
@@ -171,8 +173,9 @@ impl Training {
         }
         let mut total = loss;
         if let Some(sum) = loss_sum {
-            add_figure(graph, config, share, (sum, loss), "loss_sum.next")?;
-            for (name, figure) in &mut metrics {
+            add_figure(graph, config, shares.loss(), (sum, loss), "loss_sum.next")?;
+            for (index, (name, figure)) in metrics.iter_mut().enumerate() {
+                let share = shares.figure(index);
                 let sum = graph.persistent(&format!("{name}_sum"), one.clone(), Class::Optimizer);
                 let name = format!("{name}_sum.next");
                 add_figure(graph, config, share, (sum, *figure), &name)?;
@@ -190,7 +193,7 @@ impl Training {
             total = sum;
         }
         let made = Made { total: &mut total, metrics: &mut metrics, trained: &mut trained };
-        made.sum_over_ranks(graph, config, weights, loss_sum.is_none().then_some(share))?;
+        made.sum_over_ranks(graph, config, weights, loss_sum.is_none().then_some(shares))?;
         if loss_sum.is_none() {
             metrics.iter().for_each(|&(_, figure)| graph.result(figure));
         }
@@ -237,9 +240,10 @@ impl Training {
                 Inputs::declare(graph, &list, config.micro_batch)
             })?;
             let (program, tokens) = (graph.programs.len(), model.tokens());
+            let shares = Shares::of_step(graph, config, &*model, Some(declared.shares))?;
             graph.begin(Role::Shorter);
             let Passed { loss, metrics, mut trained } =
-                Passed::append(graph, config, declared, (&*model, &inputs), &self.sums)?;
+                Passed::append(graph, config, declared, (&*model, &inputs, &shares), &self.sums)?;
             if config.gradients_leave() {
                 let weights = declared.weights;
                 gradients_to_shards(graph, config, weights, &mut trained, &self.shard_sums)?;
@@ -247,16 +251,17 @@ impl Training {
             let inputs = inputs.of(list)?;
             let shorter = match self.loss_sum {
                 Some(sum) => {
-                    let share = declared.share;
-                    add_figure(graph, config, share, (sum, loss), "loss_sum.next")?;
-                    for ((name, figure), (_, sum)) in metrics.iter().zip(&self.metrics) {
-                        let name = format!("{name}_sum.next");
+                    add_figure(graph, config, shares.loss(), (sum, loss), "loss_sum.next")?;
+                    let figures = metrics.iter().zip(&self.metrics).enumerate();
+                    for (index, ((name, figure), (_, sum))) in figures {
+                        let (name, share) = (format!("{name}_sum.next"), shares.figure(index));
                         add_figure(graph, config, share, (*sum, *figure), &name)?;
                     }
                     ShorterHandles {
                         program,
                         inputs,
                         tokens,
+                        shares,
                         loss: self.loss,
                         metrics: self.metrics.clone(),
                         grad_norm: self.update.grad_norm,
@@ -267,13 +272,12 @@ impl Training {
                     let (mut loss, mut metrics) = (loss, metrics);
                     let made =
                         Made { total: &mut loss, metrics: &mut metrics, trained: &mut trained };
-                    let share = Some(declared.share);
-                    made.sum_over_ranks(graph, config, declared.weights, share)?;
+                    made.sum_over_ranks(graph, config, declared.weights, Some(&shares))?;
                     metrics.iter().for_each(|&(_, figure)| graph.result(figure));
-                    let shares = Some(&self.update);
+                    let with = Some(&self.update);
                     let Update { grad_norm, ok, .. } =
-                        update(graph, config, declared, &trained, loss, shares)?;
-                    ShorterHandles { program, inputs, tokens, loss, metrics, grad_norm, ok }
+                        update(graph, config, declared, &trained, loss, with)?;
+                    ShorterHandles { program, inputs, tokens, shares, loss, metrics, grad_norm, ok }
                 }
             };
             found.push(shorter);
@@ -290,14 +294,14 @@ struct Made<'a> {
 }
 
 impl Made<'_> {
-    /// Makes all of it sums over ranks, or this one's shards of them. Losses and figures are of a pass where its `share` is given, and
-    /// else their rank's shares of a step already.
+    /// Makes all of it sums over ranks, or this one's shards of them. Losses and figures are of a pass where its `shares` are given,
+    /// and else their rank's shares of a step already.
     fn sum_over_ranks(
         self,
         graph: &mut Graph,
         config: &TrainerConfig,
         weights: &Weights,
-        share: Option<Share>,
+        shares: Option<&Shares>,
     ) -> Result<()> {
         let ranks = config.ranks;
         // A browser's tab has no others to train with.
@@ -315,8 +319,11 @@ impl Made<'_> {
                 };
             }
         }
-        let metrics = self.metrics.iter_mut().map(|(_, figure)| figure);
-        for figure in [self.total].into_iter().chain(metrics) {
+        let metrics = self.metrics.iter_mut().enumerate();
+        let of_metric = |index| shares.map(|shares| shares.figure(index));
+        let metrics = metrics.map(|(index, (_, figure))| (figure, of_metric(index)));
+        let loss = (self.total, shares.map(Shares::loss));
+        for (figure, share) in [loss].into_iter().chain(metrics) {
             *figure = match share {
                 Some(share) => sum_of_shares(graph, ranks, share, *figure)?,
                 None if config.figures_leave() => of_first(graph, ranks, *figure)?,

@@ -1,5 +1,7 @@
 //! `Trainer`: a planned training step on a device, one call a step.
 
+mod evaluate;
+mod explain;
 mod outputs;
 mod parts;
 mod ranks;
@@ -7,17 +9,18 @@ mod step;
 
 use std::ops::Range;
 
-use tightrope_core::{Backend, DeviceError, Role, Session, SessionError, Tensor};
+use tightrope_core::{Backend, Cancel, DeviceError, Session, SessionError, Tensor};
 
 use crate::error::ensure;
 use crate::frozen::BLOCK;
-use crate::handles::{EvalHandles, Handles, ShorterHandles};
+use crate::handles::{Handles, ShorterHandles};
 use crate::inputs::{Batch, Input, Values};
 use crate::programs::{Planned, TrainerConfig};
 use crate::weights::Weights;
-use crate::{LossScale, Parameter, Precision, State, fill_initial};
+use crate::{Lora, LossScale, Parameter, Precision, State, fill_initial, initial_values};
 
-use parts::in_order;
+pub use evaluate::{Evaluation, Scored, Scores, Sum};
+pub use explain::Cause;
 
 /// Elements of a tensor that go to the device or come back at once, so that the host holds no copy of a whole one; whole
 /// blocks of a quantized one.
@@ -33,18 +36,11 @@ pub struct Outcome {
     pub grad_norm: f32,
     /// Whether the update was made: loss and norm are finite.
     pub updated: bool,
+    /// Factor on the loss in this step, of f16 training.
+    pub loss_scale: Option<f32>,
     /// Tokens that it went over, padding included; samples, where they aren't sequences.
     pub tokens: usize,
     /// The model's figures by name, means over the step: see [`crate::Pass::figure`].
-    pub metrics: Vec<(String, f32)>,
-}
-
-/// What evaluating a batch gave.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Evaluation {
-    /// Mean loss over what counts in it.
-    pub loss: f32,
-    /// The model's metrics by name: see [`crate::Pass::metric`].
     pub metrics: Vec<(String, f32)>,
 }
 
@@ -65,6 +61,13 @@ pub enum TrainError {
     /// Saved tensors that don't fit.
     #[error(transparent)]
     Saved(#[from] crate::Error),
+}
+
+impl TrainError {
+    /// True if somebody asked to stop.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, Self::Session(SessionError::Device(DeviceError::Cancelled)))
+    }
 }
 
 /// Whose elements are read of a tensor that ranks hold shards of.
@@ -91,6 +94,7 @@ pub struct Trainer {
     shorter: Option<usize>,
     /// Scales of the pieces so far of the frozen weight that is being written.
     scales_before: Vec<f32>,
+    cancel: Cancel,
 }
 
 impl Trainer {
@@ -137,12 +141,19 @@ impl Trainer {
             ranges_written: false,
             shorter: None,
             scales_before: vec![],
+            cancel: Cancel::default(),
         };
         trainer.write_ranges()?;
         if let Some(scale) = trainer.handles.loss_scale() {
             trainer.session.write_values(scale.scale, &[LossScale::INITIAL])?;
         }
         Ok(trainer)
+    }
+
+    /// Stops what the device computes once `cancel` is requested: [`DeviceError::Cancelled`] says so. An update that has begun is finished.
+    pub fn cancel_by(&mut self, cancel: Cancel) {
+        self.session.cancel_by(cancel.clone());
+        self.cancel = cancel;
     }
 
     /// What is trained and how.
@@ -168,7 +179,7 @@ impl Trainer {
     /// Fills every weight from the seed.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn initialise(&mut self) -> Result<(), TrainError> {
         self.initialise_from(self.config.seed)
     }
@@ -176,7 +187,7 @@ impl Trainer {
     /// As [`Trainer::initialise`], with frozen weights from another seed than the run's.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn initialise_from(&mut self, seed: u64) -> Result<(), TrainError> {
         for index in 0..self.weights.parameters().len() {
             if self.weights.trained_at(index).is_none() {
@@ -186,18 +197,54 @@ impl Trainer {
                 })?;
             }
         }
-        self.initialise_trained()
+        self.initialise_trained()?;
+        let learns_lengths = |lora: &Lora| lora.variant.dora;
+        if self.config.lora.as_ref().is_some_and(learns_lengths) {
+            for index in 0..self.weights.parameters().len() {
+                let values = initial_values(&self.weights.parameters()[index], seed);
+                self.set_first_lengths(index, &values)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills what adapters consist of from the seed. Learned lengths of rows are set with the weight that they are of.
+    pub(crate) fn initialise_adapters(&mut self) -> Result<(), TrainError> {
+        for index in self.weights.of_adapters() {
+            self.initialise_one(index)?;
+        }
+        Ok(())
+    }
+
+    /// Sets learned lengths of the rows of a frozen weight to those of its `values`.
+    pub(crate) fn set_first_lengths(
+        &mut self,
+        index: usize,
+        values: &[f32],
+    ) -> Result<(), TrainError> {
+        let Some(lora) = self.config.lora.clone().filter(|lora| lora.variant.dora) else {
+            return Ok(());
+        };
+        let lengths = lora.first_lengths(self.weights.parameters(), index, values)?;
+        for (name, lengths) in lengths {
+            let place = self.parameters().iter().position(|parameter| parameter.name == name);
+            if let Some(place) = place {
+                self.set_weight(place, &lengths)?;
+            }
+        }
+        Ok(())
     }
 
     /// Fills the weights that steps change from the seed.
     pub(crate) fn initialise_trained(&mut self) -> Result<(), TrainError> {
-        for index in 0..self.parameters().len() {
-            let parameter = self.parameters()[index].clone();
-            in_pieces(&parameter, self.config.seed, |first, values| {
-                self.set_weight_from(index, first, values)
-            })?;
-        }
-        Ok(())
+        (0..self.parameters().len()).try_for_each(|index| self.initialise_one(index))
+    }
+
+    fn initialise_one(&mut self, index: usize) -> Result<(), TrainError> {
+        let parameter = self.parameters()[index].clone();
+        in_pieces(&parameter, self.config.seed, |first, values| {
+            self.set_weight_from(index, first, values)
+        })
     }
 
     /// Sets a frozen weight, rounded to how it's stored.
@@ -271,7 +318,7 @@ impl Trainer {
     /// The f32 master of a weight that steps change.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub async fn weight(&mut self, parameter: usize) -> Result<Vec<f32>, TrainError> {
         let elements = self.parameters()[parameter].elements();
         self.weight_of(parameter, std::slice::from_ref(&(0..elements)), Of::All).await
@@ -320,7 +367,7 @@ impl Trainer {
     /// Values of the state tensor at `index` of [`Trainer::states`].
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub async fn state(&mut self, index: usize) -> Result<Vec<f32>, TrainError> {
         Ok(self.session.read_values(self.handles.states()[index].tensor).await?)
     }
@@ -341,9 +388,11 @@ impl Trainer {
     /// Loss scale and steps since its last change, of f16 training.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub async fn loss_scale(&mut self) -> Result<Option<[f32; 2]>, TrainError> {
-        let Some(LossScale { scale, steps }) = self.handles.loss_scale() else { return Ok(None) };
+        let Some(LossScale { scale, steps, .. }) = self.handles.loss_scale() else {
+            return Ok(None);
+        };
         let scale = self.session.read_values(scale).await?[0];
         Ok(Some([scale, self.session.read_values(steps).await?[0]]))
     }
@@ -351,13 +400,22 @@ impl Trainer {
     /// Sets what [`Trainer::loss_scale`] gave.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn set_loss_scale(&mut self, [scale, steps]: [f32; 2]) -> Result<(), TrainError> {
         if let Some(tensors) = self.handles.loss_scale() {
             self.session.write_values(tensors.scale, &[scale])?;
             self.session.write_values(tensors.steps, &[steps])?;
         }
         Ok(())
+    }
+
+    /// Number of updates so far, if the optimizer depends on it: skipped steps aren't counted.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub async fn updates(&mut self) -> Result<Option<u64>, TrainError> {
+        let Some(updates) = self.handles.updates() else { return Ok(None) };
+        Ok(Some(self.session.read_values(updates).await?[0] as u64))
     }
 
     /// The passes over shorter sequences.
@@ -377,8 +435,22 @@ impl Trainer {
         samples: usize,
     ) -> Result<Vec<(usize, Values<'b>)>, TrainError> {
         let inputs = self.handles.inputs.iter().map(|(input, _)| input);
-        let of_error = |[expected, got]: [String; 2]| TrainError::Batch { expected, got };
-        batch.checked(inputs, samples).map_err(of_error)
+        let values = batch.checked(inputs, samples).map_err(refused)?;
+        self.check_ids(&values, samples)?;
+        Ok(values)
+    }
+
+    /// Checks that ids are in the range that the model takes; an error names the first that isn't.
+    fn check_ids(&self, values: &[(usize, Values<'_>)], samples: usize) -> Result<(), TrainError> {
+        let whole = (samples / self.config.parts()).max(1);
+        for &(index, values) in values {
+            let input = &self.handles.inputs[index].0;
+            if let (Some(ids), Values::I32(numbers)) = (self.handles.ids[index], values) {
+                let each = if input.batched { numbers.len() / whole } else { numbers.len() };
+                ids.check(&input.name, numbers, each).map_err(refused)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes the model's inputs: of micro-batch `micro`.
@@ -436,35 +508,15 @@ impl Trainer {
         Ok(())
     }
 
-    /// The loss and metrics of one batch of micro-batch size, without dropout.
-    ///
-    /// # Errors
-    /// [`TrainError::Batch`] and those of the device.
-    pub async fn evaluate(&mut self, batch: &Batch<'_>) -> Result<Evaluation, TrainError> {
-        let parts = self.config.parts();
-        let values = self.checked(batch, self.config.micro_batch * parts)?;
-        let Some(EvalHandles { loss, ref metrics }) = self.handles.eval else {
-            return Err(lacking("the loss alone"));
-        };
-        let read: Vec<Tensor> =
-            [loss].into_iter().chain(metrics.iter().map(|&(_, figure)| figure)).collect();
-        let ordered = self.by_pass(&values);
-        let values = in_order(&values, &ordered);
-        self.write_inputs(None, &values, self.rank % parts)?;
-        self.session.run(Role::Eval)?;
-        let mut figures = self.session.read_scalars(&read).await?;
-        #[cfg(not(target_family = "wasm"))]
-        if parts > 1 {
-            figures = self.of_whole_sequences(&values, figures)?;
-        }
-        let metrics = self.handles.eval.as_ref().map_or(&[][..], |eval| &eval.metrics);
-        Ok(Evaluation { loss: figures[0], metrics: named(metrics, &figures[1..]) })
-    }
-
     /// Bytes that the backend holds for the plan, as [`Backend::allocated_bytes`] measures them.
     pub fn allocated_bytes(&self) -> u64 {
         self.session.backend().allocated_bytes()
     }
+}
+
+/// The refusal of a batch by what was expected and what was given.
+fn refused([expected, got]: [String; 2]) -> TrainError {
+    TrainError::Batch { expected, got }
 }
 
 /// The refusal of a program that isn't in the plan.

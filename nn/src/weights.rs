@@ -18,6 +18,8 @@ pub(crate) struct Adapter {
     pub rows: Range<usize>,
     pub a: Tensor,
     pub b: Tensor,
+    /// Learned lengths of the rows of the adapted weight, where they are.
+    pub magnitude: Option<Tensor>,
     /// Factor on its output.
     pub scale: f64,
     /// Probability of dropping an element of its input.
@@ -87,11 +89,11 @@ impl Weights {
             parameters: vec![],
         };
         for parameter in parameters {
-            weights.add(graph, parameter, lora.is_some(), bits)?;
+            weights.add(graph, parameter, lora, bits)?;
         }
         if let Some(lora) = lora {
             lora.check(&weights.parameters)?;
-            weights.adapt(graph, lora);
+            weights.adapt(graph, lora)?;
         }
         Ok(weights)
     }
@@ -100,7 +102,7 @@ impl Weights {
         &mut self,
         graph: &mut Graph,
         parameter: Parameter,
-        adapted: bool,
+        lora: Option<&Lora>,
         bits: FrozenBits,
     ) -> Result<()> {
         let name = &parameter.name;
@@ -110,9 +112,11 @@ impl Weights {
         ensure(!self.by_name.contains_key(name), "model", || {
             format!("two parameters are called `{name}`; give each layer a name of its own")
         })?;
-        let bits = if parameter.kind == Kind::Linear { bits } else { FrozenBits::Precision };
+        let whole = lora.map_or(Ok(None), |lora| lora.trained_whole(&parameter))?;
+        let stored_in_bits = parameter.kind == Kind::Linear && whole.is_none();
+        let bits = if stored_in_bits { bits } else { FrozenBits::Precision };
         let quantized = Quantized::declare(graph, &parameter, bits);
-        let frozen = parameter.frozen || adapted || quantized.is_some();
+        let frozen = parameter.frozen || (lora.is_some() && whole.is_none()) || quantized.is_some();
         let tensor = quantized.as_ref().map_or_else(
             || {
                 let class = if frozen { Class::Frozen } else { Class::Weight };
@@ -124,7 +128,8 @@ impl Weights {
         self.quantized.push(quantized);
         self.trained_at.push((!frozen).then_some(self.trained.0.len()));
         if !frozen {
-            self.trained.0.push(parameter.clone());
+            let trained = whole.unwrap_or_else(|| parameter.clone());
+            self.trained.0.push(trained);
             self.trained.1.push(tensor);
         }
         self.by_name.insert(name.clone(), self.parameters.len());
@@ -133,19 +138,24 @@ impl Weights {
         Ok(())
     }
 
-    fn adapt(&mut self, graph: &mut Graph, lora: &Lora) {
-        for lora::Adapter { layer, rows, parameters } in lora.adapters(&self.parameters) {
-            let [a, b] = [0, 1].map(|index| {
-                let parameter = &parameters[index];
+    fn adapt(&mut self, graph: &mut Graph, lora: &Lora) -> Result<()> {
+        for lora::Adapter { layer, rows, parameters, magnitude, scale } in
+            lora.adapters(&self.parameters)?
+        {
+            let mut declare = |parameter: Parameter| {
                 let ty = Type::new(self.precision.dtype(), parameter.shape.clone());
-                graph.persistent(&parameter.name, ty, Class::Weight)
-            });
+                let tensor = graph.persistent(&parameter.name, ty, Class::Weight);
+                self.trained.0.push(parameter);
+                self.trained.1.push(tensor);
+                tensor
+            };
+            let [a, b] = parameters.map(&mut declare);
+            let magnitude = magnitude.map(declare);
             let of_layer = self.adapters.entry(self.parameters[layer].name.clone()).or_default();
-            let (scale, dropout) = (lora.scale(), lora.dropout);
-            of_layer.push(Adapter { rows, a, b, scale, dropout });
-            self.trained.0.extend(parameters);
-            self.trained.1.extend([a, b]);
+            let dropout = lora.dropout;
+            of_layer.push(Adapter { rows, a, b, magnitude, scale, dropout });
         }
+        Ok(())
     }
 
     /// Declares the master remainder of each trained weight (see [`Precision::remainder`]), one persistent tensor a
@@ -223,6 +233,12 @@ impl Weights {
     /// Whether adapters are trained in place of the model's parameters.
     pub fn has_adapters(&self) -> bool {
         !self.adapters.is_empty()
+    }
+
+    /// Positions among what is trained of what adapters consist of: what isn't a parameter of the model.
+    pub(crate) fn of_adapters(&self) -> Vec<usize> {
+        let own: Vec<usize> = self.trained_at.iter().copied().flatten().collect();
+        (0..self.trained.0.len()).filter(|index| !own.contains(index)).collect()
     }
 
     /// Index of the parameter `name`.

@@ -6,7 +6,6 @@ are those of their sources, are always tried.
 
 import datetime
 import os
-import time
 import zlib
 
 import nbformat
@@ -64,15 +63,21 @@ def held(number, notebook):
     assert HOLDS[number](found), found
 
 
+def processor_s():
+    """Seconds of the processor that kernels which have ended took."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 def test_thirteen_notebooks():
     assert [source.name[:2] for source in SOURCES] == [f"{number:02}" for number in range(1, 14)] == sorted(HOLDS)
 
 
 @pytest.mark.parametrize("source", DRAWN, ids=lambda source: source.stem)
 def test_runs_and_finds_what_it_predicts(source, record_property):
-    start = time.perf_counter()
+    start = processor_s()
     notebook = build.run(build.read(source))
-    seconds = time.perf_counter() - start
+    seconds = processor_s() - start
     record_property("seconds", round(seconds, 1))
     print(f"{source.stem}: {seconds:.1f} s")
     held(source.name[:2], notebook)

@@ -41,7 +41,6 @@ fn figures<'py>(
         "lower_bound_bytes": shown.lower_bound_bytes,
         "budget_bytes": shown.budget_bytes,
         "persistent_bytes": shown.persistent_bytes,
-        "gap_bytes": summary["gap_bytes"],
         "by_class": shown.by_class,
         "why": shown.why,
         "step_s": shown.step_s,

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::Value;
 use tightrope::error::{Error, Kind};
+use tightrope::plain;
 
 /// The exception that says what `error` says: what is wrong, why, and what to do next.
 pub fn raised(py: Python<'_>, error: &Error) -> PyErr {
@@ -36,7 +37,7 @@ fn made(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         text += &format!("\nhelp: {help}");
     }
     let class = py.import("tightrope.errors")?.getattr(class)?;
-    Ok(PyErr::from_value(class.call((text,), Some(&figures))?))
+    Ok(PyErr::from_value(class.call((&*plain::brief(&text),), Some(&figures))?))
 }
 
 /// JSON as an object of Python.

@@ -13,7 +13,7 @@ use tightrope::devices::Devices;
 use tightrope::nn::Planned;
 use tightrope::plan::techniques::Techniques;
 use tightrope::recipe::Step;
-use tightrope::settings::{Device, Settings};
+use tightrope::settings::{Command, Device, Settings};
 use tightrope::view::advice::{Advice, Subject};
 use tightrope::view::layers::{Layer, layers};
 use tightrope::view::map::{self, Panel};
@@ -43,17 +43,21 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// By keywords, and a trace in JSON where the program brings its own model.
+    /// By keywords for `command`, and a trace in JSON where the program brings its own model.
     ///
     /// # Errors
-    /// Wrong keywords.
+    /// Wrong keywords, and settings that the command doesn't read.
     pub fn read(
+        command: Command,
         keywords: &Bound<'_, PyDict>,
         trace: Option<&str>,
         watch: Vec<String>,
     ) -> PyResult<Self> {
         let model = trace.map(Traced::read).transpose().map_err(unexpected)?;
-        Ok(Self { settings: said(keywords)?, model, watch, card: None })
+        let settings = said(keywords)?;
+        let read = settings.read_by(command);
+        read.map_err(|error| raised(keywords.py(), &error.into()))?;
+        Ok(Self { settings, model, watch, card: None })
     }
 
     fn step(&self) -> tightrope::Result<Step> {
@@ -178,7 +182,7 @@ impl Plan {
         watch: Vec<String>,
         gpu: Option<&str>,
     ) -> PyResult<Self> {
-        let mut asked = Asked::read(keywords, trace, watch)?;
+        let mut asked = Asked::read(Command::Plan, keywords, trace, watch)?;
         gpu.map_or(Ok(()), |gpu| asked.for_card(gpu)).map_err(|error| raised(py, &error))?;
         let views = py.detach(|| {
             let step = asked.step()?;
@@ -214,7 +218,7 @@ impl Plan {
         self.0.shown.step_s
     }
 
-    /// Bytes at the peak by class of tensor.
+    /// Bytes at the peak by class of tensor, and of gaps. They add up to the peak.
     #[getter]
     fn by_class<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.figure(py, "by_class")
@@ -300,8 +304,7 @@ impl Plan {
 
     /// What a plan could be instead: what more bytes would buy, and fewer cost.
     fn advice<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let found =
-            py.detach(|| self.planned_again(|subject, _| Ok(Advice::new(&subject)?.json())));
+        let found = py.detach(|| self.planned_again(|subject, _| Ok(Advice::new(&subject).json())));
         object(py, &found.map_err(|error| raised(py, &error))?)
     }
 

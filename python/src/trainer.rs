@@ -9,12 +9,15 @@ use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Value, json};
+use tightrope::core::Cancel;
 use tightrope::data::Checkpoint;
 use tightrope::data::checkpoint::latest_complete;
 use tightrope::devices::Devices;
 use tightrope::nn::{Sampling, SavedTensor};
 use tightrope::recipe::Recipe;
 use tightrope::run::{Ended, Evaluation, Kept, Run, Samples, Stepped};
+use tightrope::settings::Command;
+use tightrope::view::outlook::Outlook;
 use tightrope::{Result, block_on};
 
 use crate::failure::object;
@@ -29,6 +32,8 @@ struct Training {
     /// The run directory, where it has one.
     dir: Option<PathBuf>,
     views: Views,
+    /// Notes from before the first step.
+    notes: Vec<String>,
 }
 
 /// Trains a model, one step after the other.
@@ -65,13 +70,20 @@ impl Training {
         let planned = recipe.plan(device)?;
         let plan_s = start.elapsed().as_secs_f64();
         let views = Views::of(&step, &planned.step, &*planned.device, plan_s);
+        let mut notes = planned.recipe.notes.clone();
+        let known = step.scope.rates.known(
+            &*planned.device,
+            planned.step.config().precision,
+            step.scope.threads,
+        );
+        notes.extend(Outlook::new(&planned, &known.rates)?.map(|outlook| outlook.text()));
         let started = planned.start(move |spec| devices.open(spec))?;
         let (mut run, dir) = match records {
             true => started.begin().map(|(run, dir)| (run, Some(dir)))?,
             false => (started.alone(), None),
         };
-        run.stop_when(move || stop.requested());
-        Ok(Self { run, dir, views })
+        run.cancel_by(Cancel::when(move || stop.requested()));
+        Ok(Self { run, dir, views, notes })
     }
 }
 
@@ -148,7 +160,7 @@ impl Trainer {
         records: bool,
         watch: Vec<String>,
     ) -> PyResult<Self> {
-        let asked = Asked::read(keywords, trace, watch)?;
+        let asked = Asked::read(Command::Train, keywords, trace, watch)?;
         let slot = asked.model.is_some().then(Slot::default);
         let put = slot.clone();
         let worker =
@@ -198,25 +210,29 @@ impl Trainer {
         shaped(py, values, shape)
     }
 
+    /// Notes from before the first step: rows that were cut, padding, and a run that takes more than a day.
+    fn notes(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.worker.ask(py, |training| Ok(training.notes.clone()))
+    }
+
     /// Loss and metrics on held-out data, or None where nothing is held out.
     fn evaluate<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let found = self.worker.ask(py, |training| training.run.evaluate(None))?;
         found.map(|found| object(py, &evaluated(&found))).transpose()
     }
 
-    /// Loss and metrics of a micro-batch of an own model.
+    /// Loss and metrics of `count` samples of an own model.
     fn evaluate_batch<'py>(
         &self,
         py: Python<'py>,
         batch: &Bound<'py, PyDict>,
+        count: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let batch = samples(0, batch)?;
+        let batch = samples(count, batch)?;
         let found = self.worker.ask(py, move |training| {
-            block_on(
-                training
-                    .run
-                    .with_trainer(async |trainer| Ok(trainer.evaluate(&batch.batch()).await?)),
-            )
+            block_on(training.run.with_trainer(async |trainer| {
+                Ok(trainer.evaluate_samples(&batch.batch(), count).await?)
+            }))
         })?;
         let metrics: serde_json::Map<String, Value> =
             found.metrics.into_iter().map(|(name, value)| (name, json!(value))).collect();

@@ -159,6 +159,164 @@ def test_a_language_model_of_ones_own(digits):
     assert found[-1] < found[0] / 2
 
 
+class Two(tr.Model):
+    """Two losses over hidden values, of which the second weighs a half."""
+
+    def __init__(self):
+        self.up, self.a, self.b = tr.nn.Linear(4, 6), tr.nn.Linear(6, 3), tr.nn.Linear(6, 5)
+
+    def loss(self, x, y, z):
+        hidden = tr.nn.gelu_tanh(self.up(x))
+        return tr.nn.cross_entropy(self.a(hidden), y) + 0.5 * tr.nn.cross_entropy(self.b(hidden), z)
+
+
+#: The first loss's labels are listed last, and first.
+ORDERS = [("x", "z", "y"), ("y", "x", "z"), ("x", "y", "z")]
+
+
+def two(count, seed=0):
+    """Samples of `Two`, of which a third and two thirds have no label."""
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(count, 4)).astype(np.float32)
+    y, z = random.integers(3, size=count), random.integers(5, size=count)
+    return dict(x=x, y=np.where(random.random(count) < 0.33, -1, y), z=np.where(random.random(count) < 0.66, -1, z))
+
+
+def numpys(weights, batch):
+    """The loss of `Two` and the gradients of its heads' biases, in float64."""
+    w = {name: value.astype(np.float64) for name, value in weights.items()}
+    pre = batch["x"] @ w["up.weight"].T + w["up.bias"]
+    hidden = 0.5 * pre * (1 + np.tanh(np.sqrt(2 / np.pi) * (pre + 0.044715 * pre**3)))
+    loss, biases = 0.0, {}
+    for name, labels, share in [("a", batch["y"], 1.0), ("b", batch["z"], 0.5)]:
+        logits = hidden @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+        p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+        rows = np.flatnonzero(labels >= 0)
+        loss -= share * np.log(p[rows, labels[rows]]).mean()
+        p[rows, labels[rows]] -= 1
+        biases[f"{name}.bias"] = share * p[rows].mean(0)
+    return loss, biases
+
+
+@pytest.mark.parametrize("order", ORDERS, ids="".join)
+def test_micro_batches_and_evaluation_are_numpys(order):
+    """In several micro-batches, each weighed the same whatever counted in it."""
+    kinds = {"x": ("f32", (4,)), "y": ("i32", ()), "z": ("i32", ())}
+    inputs = {name: kinds[name] for name in order}
+    keywords = dict(optimizer="sgd", lr=0.1, warmup=0, schedule="constant", clip=0, weight_decay=0, steps=3)
+    for micro_batch in (12, 6, 3, 1):
+        trainer = tr.Trainer(
+            Two(), inputs=inputs, batch=12, micro_batch=micro_batch, watch=["grad.*.bias"], **keywords, **CPU
+        )
+        for seed in range(3):
+            batch = two(12, seed)
+            loss, biases = numpys(trainer.weights, batch)
+            assert trainer.step(**batch).loss == pytest.approx(loss, rel=2e-6)
+            for name, expected in biases.items():
+                np.testing.assert_allclose(trainer.gradients[name], expected, rtol=1e-4, atol=1e-6)
+        for count in (1, 2, 5, 12, 13, 31):
+            batch = two(count, 7)
+            if min((batch["y"] >= 0).sum(), (batch["z"] >= 0).sum()) == 0:
+                continue
+            found = trainer.evaluate(**batch)
+            assert found.loss == pytest.approx(numpys(trainer.weights, batch)[0], rel=2e-6), count
+            assert found.tokens == count
+
+
+def test_a_budget_that_cuts_a_batch_changes_no_number():
+    inputs = {"x": ("f32", (64,)), "y": ("i32", ()), "t": ("f32", (64,))}
+
+    class Mixed(tr.Model):
+        def __init__(self):
+            self.up, self.down, self.back = tr.nn.Linear(64, 256), tr.nn.Linear(256, 10), tr.nn.Linear(256, 64)
+
+        def loss(self, x, y, t):
+            hidden = tr.nn.gelu(self.up(x))
+            return tr.nn.cross_entropy(self.down(hidden), y) * 0.3 + tr.nn.mean_squared_error(self.back(hidden), t)
+
+    random = np.random.default_rng(3)
+    x, t = (random.normal(size=(256, 64)) for _ in range(2))
+    y = np.where(np.arange(256) < 60, random.integers(10, size=256), -1)
+    keywords = dict(inputs=inputs, batch=256, optimizer="sgd", lr=0.1, steps=2, **CPU)
+    whole = tr.Trainer(Mixed(), micro_batch=256, **keywords)
+    less = tr.Trainer(Mixed(), memory=int(whole.plan.peak_bytes * 0.6), **keywords)
+    assert less.micro_batch < 256
+    for _ in range(2):
+        expected, found = whole.step(x=x, y=y, t=t), less.step(x=x, y=y, t=t)
+        assert found.loss == pytest.approx(expected.loss, rel=2e-6)
+        assert found.grad_norm == pytest.approx(expected.grad_norm, rel=2e-6)
+
+
+class Product(tr.Model):
+    """A product of two means, which isn't a sum over samples."""
+
+    def __init__(self):
+        self.a, self.b = tr.nn.Linear(64, 10), tr.nn.Linear(64, 10)
+
+    def loss(self, x, y):
+        return tr.nn.cross_entropy(self.a(x), y) * tr.nn.cross_entropy(self.b(x), y)
+
+
+def test_a_loss_that_mixes_samples_is_one_micro_batch():
+    keywords = dict(inputs=INPUTS, batch=8, **CPU)
+    trainer = tr.Trainer(Product(), **keywords)
+    assert trainer.micro_batch == 8 and "`multiply` (map) mixes the samples" in str(trainer.plan)
+    batch = dict(x=np.ones((8, 64)), y=np.arange(8))
+    assert trainer.evaluate(**batch).loss > 0
+    with pytest.raises(tr.Error, match=r"`multiply` \(map\) mixes"):
+        trainer.evaluate(x=np.ones((9, 64)), y=np.arange(9))
+    with pytest.raises(tr.SettingError, match=r"`multiply` \(map\) mixes"):
+        tr.plan(Product(), micro_batch=4, **keywords)
+    with pytest.raises(tr.DoesNotFit, match=r"`multiply` \(map\) mixes"):
+        tr.plan(Product(), memory=trainer.plan.peak_bytes // 2, **keywords)
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        (dict(y=np.array([1, 2**32 + 1, 0, 0])), r"`y`, sample 1, is 4294967297"),
+        (dict(y=np.array([1, 0, -(2**31) - 1, 0])), r"`y`, sample 2, is -2147483649"),
+        (dict(y=np.array([1, 0, 2**31, 0], np.uint32)), r"`y`, sample 2, is 2147483648"),
+        (dict(y=np.array([0, 2**63, 0, 0], np.uint64)), r"`y`, sample 1, is 9223372036854775808"),
+        (dict(y=np.zeros(4)), r"`y` holds float64"),
+        (dict(y=np.zeros((4, 1), int)), r"`y` has shape \(4, 1\)"),
+        (dict(y=np.array(1)), r"`y` has shape \(\)"),
+        (dict(y=np.zeros(3, int)), r"`x` 4, `y` 3"),
+        (dict(x=np.full((4, 64), np.nan)), r"`x`, sample 0 at \[0\], is nan"),
+        (dict(x=np.where(np.arange(256).reshape(4, 64) == 130, 1e300, 0)), r"`x`, sample 2 at \[2\], is 1e\+300"),
+        (dict(x=np.zeros((4, 64), complex)), r"`x` holds complex128"),
+        (dict(x=np.full((4, 64), "1")), r"`x` holds <U1"),
+        (dict(x=np.full((4, 64), None)), r"`x` holds object"),
+        (dict(x=np.ma.masked_equal(np.eye(4, 64), 1)), r"`x` is a masked array"),
+        (dict(x=[[0] * 64, [0]]), r"`x` can't be read as an array"),
+    ],
+    ids=lambda it: it if isinstance(it, str) else "",
+)
+def test_values_that_an_input_cannot_hold_are_named(values, named):
+    trainer = tr.Trainer(Mlp(width=8), inputs=INPUTS, batch=4, **CPU)
+    batch = {"x": np.zeros((4, 64)), "y": np.zeros(4, int), **values}
+    for feed in (trainer.step, trainer.evaluate):
+        with pytest.raises((TypeError, ValueError), match=named):
+            feed(**batch)
+    assert trainer.steps_done == 0
+
+
+def test_arrays_of_every_kind_are_the_same_numbers():
+    random = np.random.default_rng(5)
+    x, y = random.integers(0, 2, size=(4, 64)), random.integers(10, size=4)
+    kinds = [
+        (x.astype(np.float32), y.astype(np.int32)),
+        (x.astype(">f8"), y.astype(">i8")),
+        (x.astype(np.float16), y.astype(np.uint8)),
+        (x.astype(bool), y.astype(np.int64)),
+        (np.asfortranarray(x.astype(np.float32)), np.repeat(y, 2)[::2]),
+        (x[::-1][::-1], y[::-1].astype(np.int16)[::-1]),
+        (x.tolist(), y.tolist()),
+    ]
+    found = [tr.Trainer(Mlp(width=8), inputs=INPUTS, batch=4, **CPU).step(x=x, y=y).loss for x, y in kinds]
+    assert len(set(found)) == 1
+
+
 def test_what_is_wrong_is_named(digits):
     with pytest.raises(TypeError, match="inputs="):
         tr.Trainer(Mlp(), batch=4)
@@ -175,6 +333,8 @@ def test_what_is_wrong_is_named(digits):
         trainer.step(x=np.zeros((4, 64)), y=np.zeros(4))
     with pytest.raises(tr.Error):
         trainer.step(x=np.zeros((3, 64)), y=np.zeros(3, int))
+    with pytest.raises(tr.Error, match="`y`"):
+        trainer.step(x=np.zeros((4, 64)), y=np.array([0, 10, 0, 0]))
 
     class Wrong(Mlp):
         def loss(self, x, y):

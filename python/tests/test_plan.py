@@ -25,9 +25,16 @@ def test_a_gpu_that_is_not_here_is_planned_for():
         tr.plan(preset="gpt2", gpu="rtx-9090")
 
 
+def test_a_setting_that_a_plan_does_not_read_is_refused():
+    with pytest.raises(tr.SettingError, match="`plan` doesn't read `run.out`"):
+        tr.plan(preset="tiny", out="runs/a")
+    with pytest.raises(tr.SettingError, match="`plan` doesn't read `memory.weight_bits`"):
+        tr.plan(preset="tiny", settings={"memory.weight_bits": 4})
+
+
 def test_the_peak_is_made_of_its_classes(plan):
     assert plan.lower_bound_bytes <= plan.peak_bytes
-    assert sum(plan.by_class.values()) <= plan.peak_bytes
+    assert sum(plan.by_class.values()) == plan.peak_bytes and plan.by_class["gaps"] >= 0
     # 124 M parameters in f32, twice that of AdamW's state.
     assert plan.by_class["weight"] >= 124_439_808 * 4
     assert plan.by_class["optimizer"] >= 2 * 124_439_808 * 4

@@ -126,6 +126,7 @@ def test_the_interpreter_is_free_while_a_step_runs(text):
 INTERRUPTED = """
 import os, signal, sys, threading, time
 import tightrope as tr
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a script that runs the tests in the background has it ignored
 trainer = tr.Trainer(preset="gpt2", layers=2, context=256, batch=8, micro_batch=8, device="cpu", threads=1, data=sys.argv[1],
                      vocab=512, steps=100)
 trainer.step()
@@ -154,6 +155,7 @@ def test_ctrl_c_is_answered_at_once_and_the_trainer_goes_on(text):
 KEPT = """
 import os, signal, sys, threading
 import tightrope as tr
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def on_step(step):
     if step.step == 3:

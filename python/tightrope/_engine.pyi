@@ -39,7 +39,7 @@ class Plan:
     @property
     def by_class(self, /) -> Any:
         """
-        Bytes at the peak by class of tensor.
+        Bytes at the peak by class of tensor, and of gaps. They add up to the peak.
         """
     @property
     def choices(self, /) -> Any:
@@ -132,9 +132,9 @@ class Trainer:
         """
         Loss and metrics on held-out data, or None where nothing is held out.
         """
-    def evaluate_batch(self, /, batch: dict) -> Any:
+    def evaluate_batch(self, /, batch: dict, count: int) -> Any:
         """
-        Loss and metrics of a micro-batch of an own model.
+        Loss and metrics of `count` samples of an own model.
         """
     def facts(self, /) -> Any:
         """
@@ -147,6 +147,10 @@ class Trainer:
     def generate(self, /, prompt: str, max_tokens: SupportsIndex, sampling: tuple[SupportsFloat | SupportsIndex, SupportsIndex, SupportsFloat | SupportsIndex, SupportsIndex]) -> str:
         """
         Text that follows a prompt. `sampling` is temperature, top-k, top-p and seed.
+        """
+    def notes(self, /) -> list[str]:
+        """
+        Notes from before the first step: rows that were cut, padding, and a run that takes more than a day.
         """
     @property
     def plan(self, /) -> Plan:

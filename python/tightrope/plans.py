@@ -77,7 +77,7 @@ class Plan:
 
     @property
     def by_class(self) -> dict[str, int]:
-        """Bytes at the peak by class of tensor."""
+        """Bytes at the peak by class of tensor, and of gaps: alignment and holes. They add up to `peak_bytes`."""
         return self._inner.by_class
 
     @property

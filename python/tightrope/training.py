@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +14,12 @@ import numpy as np
 
 from . import _engine
 from .errors import Error
+from .feeding import DTYPES, parts, samples
 from .nn import Model
 from .plans import Inputs, Plan, merged, trace_of
 from .progress import Progress
 from .watched import Hooks, Kept, Watch
 
-
-_DTYPES = {"f32": np.float32, "i32": np.int32}
 
 #: Files of a checkpoint that only a run that goes on needs.
 _OF_A_RUN = ("manifest.json", "optimizer.safetensors")
@@ -60,9 +60,8 @@ class Step:
     def _of(cls, figures: dict[str, Any]) -> Step:
         figures = {name: value for name, value in figures.items() if name not in ("logged", "watched")}
         heldout = figures.pop("heldout")
-        # JSON has no infinite numbers.
         for name in ("loss", "grad_norm"):
-            figures[name] = math.nan if figures[name] is None else figures[name]
+            figures[name] = _number(figures[name])
         return cls(heldout=Evaluation(**heldout) if heldout else None, **figures)
 
 
@@ -146,32 +145,26 @@ class Trainer:
         trainer._start(model, inputs, Watch(watch, on), merged(keywords, settings), Path(path))
         return trainer
 
-    def _batch(self, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """The inputs flat, in the dtypes of the model; not copied where they have them."""
+    def _batch(self, values: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], int]:
+        """The inputs flat, in the dtypes of the model, and how many samples they are."""
         if not self._inputs:
             raise TypeError("this trainer reads its own data: call step() without a batch")
-        unknown = sorted(set(values) - set(self._inputs))
-        if unknown:
-            raise TypeError(f"the model has no input `{unknown[0]}`; it reads {', '.join(self._inputs)}")
-        batch = {}
-        for name, (dtype, shape) in self._inputs.items():
-            if name not in values:
-                raise TypeError(f"the batch lacks the input `{name}`")
-            array = _array(values[name])
-            if array.shape[1:] != tuple(shape):
-                raise ValueError(f"`{name}` has shape {array.shape}: it must be (batch, {', '.join(map(str, shape))})")
-            if dtype == "i32" and array.dtype.kind not in "iub":
-                raise ValueError(f"`{name}` holds {array.dtype}, and the model reads whole numbers")
-            batch[name] = np.ascontiguousarray(array, _DTYPES[dtype]).reshape(-1)
-        return batch
+        return samples(values, self._inputs)
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes from before the first step: rows that were cut, padding, a run that takes more than a day."""
+        return self._inner.notes()
 
     def step(self, **batch: Any) -> Step:
         """Trains one step; of a model of one's own on this batch, arrays by the names of its inputs.
 
         Raises:
             Error: all steps are done, or the loss isn't finite.
+            TypeError: an input is missing, or isn't an array of numbers.
+            ValueError: an array of another shape, or a value that its input can't hold: with its place.
         """
-        step = self._next(self._batch(batch) if batch or self._inputs else None)
+        step = self._next(self._batch(batch)[0] if batch or self._inputs else None)
         if step is None:
             raise Error("all steps are done: give more of them with steps=")
         return step
@@ -202,45 +195,39 @@ class Trainer:
         self._live = Live(self)
 
     def evaluate(self, **batch: Any) -> Evaluation | None:
-        """The loss on held-out data; of a model of one's own on these samples.
+        """The loss on held-out data; of a model of one's own on these samples, of which there may be any number.
 
-        Samples are taken a micro-batch at a time. What is left of them at the end is filled up with samples that don't count, so that their
-        labels, negative ones, are of an i32 input; without one, their number must be a multiple of the micro-batch.
+        It's the model's own loss over all of them, as one pass over them would have it, and so are its metrics. A model that mixes the
+        samples of a batch takes as many as a micro-batch has.
         """
         if not self._inputs:
             if batch:
                 raise TypeError("this trainer has its own held-out data: call evaluate() without a batch")
             found = self._inner.evaluate()
             return Evaluation(**found) if found else None
-        return self._evaluate(batch)
-
-    def _evaluate(self, values: Mapping[str, Any]) -> Evaluation:
-        arrays, count = _counted(values)
-        size = self.micro_batch
-        labels = [name for name, (dtype, _) in self._inputs.items() if dtype == "i32"]
-        if count % size and not labels:
-            raise ValueError(f"{count} samples aren't a multiple of the micro-batch of {size}")
-        losses, metrics, done = 0.0, dict[str, float](), 0
-        for part, real in _parts(arrays, count, size):
-            if real < size:
-                part = {name: _filled(array, size, -1 if name == labels[-1] else 0) for name, array in part.items()}
-            found = self._inner.evaluate_batch(self._batch(part))
-            losses += found["loss"] * real
-            for name, value in found["metrics"].items():
-                metrics[name] = metrics.get(name, 0.0) + value * real
-            done += real
-        return Evaluation(losses / done, done, {name: value / done for name, value in metrics.items()})
+        arrays, count = self._batch(batch)
+        if count == 0:
+            raise ValueError("there are no samples to evaluate")
+        found = self._inner.evaluate_batch(arrays, count)
+        metrics = {name: _number(value) for name, value in found["metrics"].items()}
+        return Evaluation(_number(found["loss"]), count, metrics)
 
     def predict(self, **batch: Any) -> np.ndarray:
         """What the model's ``predict`` gives of these samples, float32: of any number of them, a micro-batch at a time."""
-        arrays, count = _counted(batch)
+        if not self._inputs:
+            raise TypeError("this trainer's model has no predict()")
+        read = {name: it for name, it in self._inputs.items() if name in batch}
+        unknown = [name for name in batch if name not in read]
+        if unknown or not read:
+            said = f"no input `{unknown[0]}`" if unknown else "inputs, and none is given"
+            raise TypeError(f"the model has {said}; it reads {', '.join(self._inputs)}")
+        arrays, count = samples(batch, read)
         size = self.micro_batch
         unread = {name: it for name, it in self._inputs.items() if name not in arrays}
-        zeros = {name: np.zeros((size, *shape), _DTYPES[dtype]) for name, (dtype, shape) in unread.items()}
-        found = []
-        for part, real in _parts(arrays, count, size):
-            part = {name: _filled(array, size, 0) for name, array in part.items()}
-            found.append(self._inner.predict(self._batch({**part, **zeros}))[:real])
+        zeros = {name: np.zeros(size * math.prod(shape), DTYPES[dtype]) for name, (dtype, shape) in unread.items()}
+        found = [self._inner.predict({**part, **zeros})[:real] for part, real in parts(arrays, count, size)]
+        if not found:
+            raise ValueError("there are no samples to predict of")
         return np.concatenate(found)
 
     def generate(
@@ -334,6 +321,9 @@ def train(
     inner = _engine.Trainer(merged(keywords, settings), None, Path(resume) if resume else None, True)
     last, first = None, None
     progress = Progress(inner.facts()["steps"])
+    if on_step is None:
+        for note in inner.notes():
+            print(f"note: {note}", file=sys.stderr)
     try:
         while (figures := inner.step()) is not None:
             last = Step._of(figures)
@@ -359,30 +349,6 @@ def train(
     }
 
 
-def _array(value: Any) -> np.ndarray:
-    """NumPy's view of an array of any library that has one."""
-    if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)
-    return np.asarray(value)
-
-
-def _counted(values: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], int]:
-    """Arrays of samples, and how many they have."""
-    arrays = {name: _array(value) for name, value in values.items()}
-    counts = {len(array) for array in arrays.values()}
-    if len(counts) != 1:
-        raise ValueError(f"the inputs have different numbers of samples: {sorted(counts)}")
-    return arrays, counts.pop()
-
-
-def _parts(arrays: Mapping[str, np.ndarray], count: int, size: int) -> Iterator[tuple[dict[str, np.ndarray], int]]:
-    """At most ``size`` samples at a time, with how many they are."""
-    for start in range(0, count, size):
-        yield {name: array[start : start + size] for name, array in arrays.items()}, min(size, count - start)
-
-
-def _filled(array: np.ndarray, count: int, value: int) -> np.ndarray:
-    """``array`` with samples of ``value`` at its end, ``count`` in all."""
-    filled = np.full((count, *array.shape[1:]), value, array.dtype)
-    filled[: len(array)] = array
-    return filled
+def _number(figure: float | None) -> float:
+    """A figure of the engine's: NaN where it isn't finite, as JSON has no such numbers."""
+    return math.nan if figure is None else figure

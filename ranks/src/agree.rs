@@ -4,22 +4,31 @@ use std::collections::BTreeMap;
 
 use tightrope_core::{Ranks, RanksError};
 
+/// Bytes of facts that a rank may have in any case.
+const FACTS: usize = 1 << 20;
+
 /// Compares facts, each a name and a value (a version, or a hash of something long). All ranks call this at the same place.
 ///
 /// # Errors
-/// Where ranks differ: the error names the first that differs from most, and its reason says who has what.
+/// Ranks that differ: the error names the first that differs from most, and its reason says who has what. A rank whose facts are longer
+/// than 1 MiB, and than twice this one's.
 pub fn agree(ranks: &mut dyn Ranks, facts: &[(&str, &str)]) -> Result<(), RanksError> {
     const WHAT: &str = "what all ranks compare";
     let own = written(facts);
     // Ranks with other facts write other lengths, and gathers need equal ones.
     let ticket = ranks.begin_gather(WHAT, (own.len() as u64).to_le_bytes().to_vec())?;
     let lengths = ranks.finish(ticket)?;
-    let lengths: Vec<usize> = lengths
-        .as_chunks()
-        .0
-        .iter()
-        .map(|bytes| usize::try_from(u64::from_le_bytes(*bytes)).unwrap_or(usize::MAX))
-        .collect();
+    let lengths = lengths.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+    let most = own.len().saturating_mul(2).max(FACTS);
+    let within = |(rank, length): (usize, u64)| {
+        let within = usize::try_from(length).ok().filter(|&length| length <= most);
+        within.ok_or_else(|| {
+            let reason = format!("it compares {length} bytes, where {most} are the most");
+            RanksError { rank: Some(rank), what: WHAT.to_owned(), reason }
+        })
+    };
+    let lengths: Result<Vec<usize>, RanksError> = lengths.enumerate().map(within).collect();
+    let lengths = lengths.inspect_err(|error| ranks.fail(&error.to_string()))?;
     let longest = lengths.iter().copied().max().unwrap_or_default();
     let mut padded = own;
     padded.resize(longest, 0);
@@ -87,7 +96,8 @@ fn differences(all: &[BTreeMap<String, String>]) -> Vec<(usize, String, String)>
             let first = found.first().is_none_or(|(first, ..)| *first == rank);
             let who = if first { "it".to_owned() } else { format!("rank {rank}") };
             let (own, other) = (said(*value), said(*most));
-            let reason = format!("{who} has {name} {own}, where rank {others} has {other}");
+            let name_said = name.escape_debug();
+            let reason = format!("{who} has {name_said} {own}, where rank {others} has {other}");
             found.push((rank, name.clone(), reason));
         }
     }
@@ -140,6 +150,30 @@ mod tests {
                 assert_eq!(error.rank, Some(0));
                 assert!(error.reason.contains(expected), "{error}");
             }
+        }
+    }
+
+    #[test]
+    fn a_length_that_no_facts_have_is_refused_by_the_name_of_its_rank() {
+        for length in [FACTS as u64 + 1, 1 << 38, 1 << 63, u64::MAX] {
+            thread::scope(|scope| {
+                let mut honest = Threads::group(3, Duration::from_secs(10));
+                let mut liar = honest.pop().unwrap();
+                scope.spawn(move || {
+                    let bytes = length.to_le_bytes().to_vec();
+                    let ticket = liar.begin_gather("what all ranks compare", bytes).unwrap();
+                    liar.finish(ticket).unwrap();
+                });
+                for mut ranks in honest {
+                    scope.spawn(move || {
+                        let error = agree(&mut ranks, &[("version", "0.1.0")]).unwrap_err();
+                        assert_eq!(error.rank, Some(2), "{error}");
+                        let said =
+                            format!("it compares {length} bytes, where 1048576 are the most");
+                        assert_eq!(error.reason, said);
+                    });
+                }
+            });
         }
     }
 

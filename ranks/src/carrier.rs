@@ -12,7 +12,7 @@ use crate::pause::Pause;
 use crate::transport::{Fault, Pieces, Tag, Transfer, Transport};
 
 /// The longest message. MPI counts bytes in 32 bits, and progress is seen message by message.
-const MESSAGE: usize = 64 << 20;
+pub const MESSAGE: usize = 64 << 20;
 /// How long a rank may take to answer what it does.
 const ANSWER: Duration = Duration::from_secs(1);
 /// How long bytes may arrive after the word that their sender has ended.
@@ -21,6 +21,8 @@ const BEHIND: Duration = Duration::from_millis(500);
 const EACH_LOOK: Duration = Duration::from_millis(100);
 /// How often ranks that are late may answer that they wait themselves.
 const RENEWALS: u32 = 3;
+/// Bytes that ranks have to exchange within a second, beyond the time that they may be waited for.
+const SLOWEST: u64 = 1 << 20;
 
 /// Implements [`Ranks`](tightrope_core::Ranks) for a struct whose first field is a [`Carrier`].
 macro_rules! carried {
@@ -253,6 +255,7 @@ impl<T: Transport> Carrier<T> {
         let mut missing = usize::MAX;
         let mut watch = Watch::new(self.time_out);
         let mut ended = None;
+        let (since, most) = (Instant::now(), self.longest(transfer));
         loop {
             self.advance(transfer)?;
             let late = transfer.missing();
@@ -279,7 +282,20 @@ impl<T: Transport> Carrier<T> {
                 }
             }
             self.look(&mut watch, &late)?;
+            if most.is_some_and(|most| since.elapsed() > most) {
+                let (left, waited) = (late.len(), since.elapsed().as_secs());
+                let reason = format!("{left} messages are still on their way after {waited} s");
+                return Err(Fault::of(late[0], reason));
+            }
         }
+    }
+
+    /// The longest time that a transfer may take, even if a message of it arrives now and then; `None` without a limit.
+    fn longest(&self, transfer: &InFlight<T::Transfer>) -> Option<Duration> {
+        let peers = transfer.compared.len() as u64;
+        let bytes = transfer.header.length.saturating_mul(2 * peers);
+        let waits = (self.time_out + ANSWER) * (RENEWALS + 1);
+        (!self.time_out.is_zero()).then(|| waits + Duration::from_secs(bytes / SLOWEST))
     }
 
     /// The first of the ranks that are late whose process has ended.
@@ -392,6 +408,7 @@ impl<T: Transport> Carrier<T> {
 
     /// Reads what ranks say of themselves, and answers that this one waits for `what`.
     fn listen(&mut self, what: Option<&str>) -> Result<(), Fault> {
+        let count = self.count();
         while let Some((rank, bytes)) = self.transport.control()? {
             let control =
                 Control::from_bytes(&bytes).map_err(|fault| Fault::of(rank, fault.reason))?;
@@ -403,8 +420,10 @@ impl<T: Transport> Carrier<T> {
                 }
                 Control::Waits { what } => peer.waits = Some(what),
                 Control::Done => peer.end = Some(End::Done),
-                Control::Failed { rank, reason } => {
-                    peer.end = Some(End::Failed(Fault::of(rank, reason)))
+                Control::Failed { rank: named, reason } => {
+                    // A rank that there isn't was named by a rank that is at fault itself.
+                    let named = if named < count { named } else { rank };
+                    peer.end = Some(End::Failed(Fault::of(named, reason)));
                 }
                 Control::Exits => peer.exits = true,
             }

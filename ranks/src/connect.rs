@@ -1,13 +1,13 @@
 //! Connects this process with the others that were launched with it.
 
-use std::env;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tightrope_core::{Ranks, RanksError};
 
 use crate::agree;
-use crate::launched::{Launched, LaunchedError, Launcher};
-use crate::tcp::{Tcp, TcpError};
+use crate::launched::{Launched, LaunchedError, Launcher, Variables};
+use crate::tcp::{Meeting, Secret, Tcp, TcpError};
 
 /// Why this process can't be connected with the others.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +46,14 @@ pub enum ConnectError {
     Ranks(#[from] RanksError),
 }
 
+/// The ranks that were launched with this process.
+pub struct Connected {
+    /// The way to them.
+    pub ranks: Box<dyn Ranks>,
+    /// Whom this rank has passed over while ranks met; `None` if nobody.
+    pub note: Option<String>,
+}
+
 /// Connects with the ranks that were launched with this process, and compares versions with them; nothing where it was launched alone.
 /// No rank is waited for longer than `time_out`; zero sets no limit. Whatever else must be equal, compare with [`agree()`](crate::agree).
 ///
@@ -54,28 +62,36 @@ pub enum ConnectError {
 ///
 /// # Errors
 /// [`ConnectError`].
-pub fn connect(time_out: Duration) -> Result<Option<Box<dyn Ranks>>, ConnectError> {
+pub fn connect(time_out: Duration, insecure: bool) -> Result<Option<Connected>, ConnectError> {
     let Some(launched) = Launched::from_env()?.filter(|launched| launched.count > 1) else {
         return Ok(None);
     };
-    let mut ranks = carried(&launched, time_out)?;
-    agree(&mut *ranks, &[("version", env!("CARGO_PKG_VERSION"))])?;
-    Ok(Some(ranks))
+    let mut connected = carried(&launched, time_out, insecure)?;
+    agree(&mut *connected.ranks, &[("version", env!("CARGO_PKG_VERSION"))])?;
+    Ok(Some(connected))
 }
 
-/// The port at which rank 0 of torchrun listens, where not at the one after torchrun's own.
+/// The time that ranks have to find each other, unless their time-out is longer.
+const MEETING: Duration = Duration::from_secs(60);
+
+/// The port at which rank 0 listens, where not at the one after MASTER_PORT.
 const PORT: &str = "TIGHTROPE_PORT";
 
-/// Host and port of rank 0 under torchrun, whose own store has the port that it names.
-fn meeting(variable: &dyn Fn(&str) -> Option<String>) -> Result<(String, u16), LaunchedError> {
-    let launcher = Launcher::Torchrun;
-    let get = |name| variable(name).ok_or(LaunchedError::Missing { launcher, name });
-    let number = |name, value: String| {
-        let read: Result<u16, _> = value.trim().parse();
-        read.map_err(|_| LaunchedError::Number { name, value })
+/// The place where ranks meet, by PyTorch's variables. torchrun's own store has the port that they name, so ranks take the next one.
+fn meeting(
+    launched: &Launched,
+    variables: &Variables,
+    secret: Option<Secret>,
+    insecure: bool,
+) -> Result<Meeting, LaunchedError> {
+    let launcher = launched.launcher;
+    let get = |name| variables.get(name).ok_or(LaunchedError::Missing { launcher, name });
+    let number = |name, value: &str| {
+        let read: Result<u16, _> = value.parse();
+        read.map_err(|_| LaunchedError::Number { name, value: value.to_owned() })
     };
-    let host = get("MASTER_ADDR")?;
-    let port = match variable(PORT) {
+    let mut host = get("MASTER_ADDR")?.to_owned();
+    let port = match variables.get(PORT) {
         Some(port) => number(PORT, port)?,
         None => {
             let (name, next) = ("MASTER_PORT", number("MASTER_PORT", get("MASTER_PORT")?)?);
@@ -83,24 +99,51 @@ fn meeting(variable: &dyn Fn(&str) -> Option<String>) -> Result<(String, u16), L
             next.checked_add(1).ok_or_else(last)?
         }
     };
-    Ok((host, port))
+    let listen = |address: &str| {
+        let (name, value) = (Meeting::LISTEN, address.to_owned());
+        address.parse::<IpAddr>().map_err(|_| LaunchedError::Address { name, value })
+    };
+    let listen = variables.get(Meeting::LISTEN).map(listen).transpose()?;
+    // torchrun itself names this machine so that others would reach it. Where it has all ranks, none has to.
+    let is_one_machine = launched.local_count == launched.count && launcher == Launcher::Torchrun;
+    if is_one_machine && secret.is_none() && !insecure && listen.is_none() {
+        host = "127.0.0.1".to_owned();
+    }
+    Ok(Meeting { host, port, listen, secret, insecure, limit: MEETING })
 }
 
 /// The ranks, by whatever carries bytes under this launcher.
-fn carried(launched: &Launched, time_out: Duration) -> Result<Box<dyn Ranks>, ConnectError> {
+fn carried(
+    launched: &Launched,
+    time_out: Duration,
+    insecure: bool,
+) -> Result<Connected, ConnectError> {
     let launcher = launched.launcher;
     let instead = match launcher {
-        Launcher::Torchrun => {
-            let (host, port) = meeting(&|name| env::var(name).ok())?;
-            let place = (launched.rank, launched.count);
-            return Ok(Box::new(Tcp::meet(place, (&host, port), time_out)?));
+        Launcher::Torchrun | Launcher::Variables => {
+            let variables = Variables::of_process();
+            let meeting = meeting(launched, &variables, Secret::from_env(), insecure)?;
+            let meeting = Meeting { limit: meeting.limit.max(time_out), ..meeting };
+            let tcp = Tcp::meet((launched.rank, launched.count), &meeting, time_out)?;
+            let ignored = Some(tcp.ignored()).filter(|ignored| !ignored.is_empty());
+            let note = ignored.map(|ignored| format!("note: rank {}: {ignored}", launched.rank));
+            return Ok(Connected { ranks: Box::new(tcp), note });
         }
         Launcher::Slurm { pmi: false } => {
             "Start it with srun --mpi=pmix (srun --mpi=list shows what there is), or with mpirun"
         }
-        Launcher::OpenMpi | Launcher::Hydra | Launcher::Slurm { pmi: true } => {
+        Launcher::OpenMpi
+        | Launcher::Hydra
+        | Launcher::Mvapich
+        | Launcher::Jsrun
+        | Launcher::Flux
+        | Launcher::Pals
+        | Launcher::Slurm { pmi: true } => {
             #[cfg(unix)]
-            return Ok(Box::new(crate::Mpi::open(Some(launched), time_out)?));
+            {
+                let ranks = Box::new(crate::Mpi::open(Some(launched), time_out)?);
+                return Ok(Connected { ranks, note: None });
+            }
             #[cfg(not(unix))]
             {
                 let _ = time_out;
@@ -128,7 +171,7 @@ mod tests {
         let launched =
             |launcher| Launched { launcher, rank: 1, count: 4, local_rank: 1, local_count: 4 };
         let slurm = launched(Launcher::Slurm { pmi: false });
-        let error = carried(&slurm, Duration::ZERO).err().expect("it isn't supported");
+        let error = carried(&slurm, Duration::ZERO, false).err().expect("it isn't supported");
         let said = error.to_string();
         assert!(
             said.contains("rank 1 of 4 of Slurm without PMI") && said.contains("--mpi=pmix"),
@@ -136,25 +179,50 @@ mod tests {
         );
     }
 
+    fn place(launcher: Launcher, local_count: usize) -> Launched {
+        Launched { launcher, rank: 1, count: 4, local_rank: 1, local_count }
+    }
+
     #[test]
     fn ranks_of_torchrun_meet_next_to_its_own_port() {
         let of = |variables: &[(&str, &str)]| {
-            meeting(&|name| {
-                let found = variables.iter().find(|(key, _)| *key == name);
-                found.map(|(_, value)| (*value).to_owned())
-            })
+            let launched = place(Launcher::Torchrun, 2);
+            let met = meeting(&launched, &Variables::new(variables), None, false)?;
+            Ok::<_, LaunchedError>((met.host, met.port, met.listen))
         };
         let [host, own] = [("MASTER_ADDR", "node-1"), ("MASTER_PORT", "29500")];
-        assert_eq!(of(&[host, own]), Ok(("node-1".to_owned(), 29501)));
-        assert_eq!(of(&[host, own, (PORT, "777")]), Ok(("node-1".to_owned(), 777)));
+        let named = "node-1".to_owned();
+        assert_eq!(of(&[host, own]), Ok((named.clone(), 29501, None)));
+        assert_eq!(of(&[host, own, (PORT, "777")]), Ok((named.clone(), 777, None)));
+        let any = (Meeting::LISTEN, "0.0.0.0");
+        assert_eq!(of(&[host, own, any]), Ok((named, 29501, Some([0, 0, 0, 0].into()))));
         for (variables, expected) in [
             (&[own][..], "torchrun launched this process, and MASTER_ADDR isn't set"),
             (&[host], "MASTER_PORT isn't set"),
             (&[host, ("MASTER_PORT", "65535")], "MASTER_PORT is \"65535\""),
             (&[host, own, (PORT, "any")], "TIGHTROPE_PORT is \"any\", and should be a number"),
+            (
+                &[host, own, (Meeting::LISTEN, "eth0")],
+                "TIGHTROPE_LISTEN is \"eth0\", and should be an address",
+            ),
         ] {
             let said = of(variables).unwrap_err().to_string();
             assert!(said.contains(expected), "{said}");
         }
+    }
+
+    /// `torchrun --standalone` names the machine by its host name. Who sets variables by hand means what they say.
+    #[test]
+    fn ranks_of_torchrun_on_one_machine_need_no_secret() {
+        let variables = Variables::new(&[("MASTER_ADDR", "node-1"), ("MASTER_PORT", "29500")]);
+        let host = |launcher, local_count, secret, insecure| {
+            meeting(&place(launcher, local_count), &variables, secret, insecure).unwrap().host
+        };
+        let secret = || Secret::new(b"known to all");
+        assert_eq!(host(Launcher::Torchrun, 4, None, false), "127.0.0.1");
+        assert_eq!(host(Launcher::Torchrun, 4, secret(), false), "node-1");
+        assert_eq!(host(Launcher::Torchrun, 4, None, true), "node-1");
+        assert_eq!(host(Launcher::Torchrun, 2, None, false), "node-1");
+        assert_eq!(host(Launcher::Variables, 4, None, false), "node-1");
     }
 }

@@ -14,6 +14,7 @@ use std::{env, fs, thread};
 
 use crate::launched::Launcher;
 use crate::marked::Mark;
+use crate::tcp::Secret;
 
 /// What runs a rank: `$0` is the launch's folder, `$1` this process. The rank's status is told in its file. A rank that ended well tells its
 /// launcher so; one that failed waits for the others, as long as this process lives.
@@ -143,6 +144,10 @@ impl Launch {
         let mut mpirun = self.command(count, command, &folder.0);
         mark.on(&mut mpirun);
         mpirun.env(FOLDER, &folder.0);
+        // Ranks that meet by TCP prove that they're of this launch.
+        if Secret::from_env().is_none() {
+            mpirun.env(Secret::VARIABLE, Secret::random().map_err(system)?);
+        }
         let child = mpirun.spawn().map_err(system)?;
         let mut running = Running { child, mark, folder, count };
         let status = running.wait(time_out + GRACE, stop).map_err(system)?;
@@ -333,6 +338,34 @@ mod tests {
         let path = folder.0.clone();
         drop(folder);
         assert!(!path.exists());
+    }
+
+    /// A launcher that starts one rank, which writes its secret beside it.
+    #[test]
+    fn each_launch_hands_out_a_secret_of_its_own() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let folder = Folder::new().unwrap();
+        fs::create_dir(folder.0.join("bin")).unwrap();
+        let mpirun = folder.0.join("bin/mpirun");
+        let said = folder.0.join("said");
+        let script = "#!/bin/sh\n[ \"$1\" = --version ] && exec echo HYDRA\n\
+            while [ \"$1\" != sh ]; do shift; done\nPMI_RANK=0 exec \"$@\"\n";
+        fs::write(&mpirun, script).unwrap();
+        fs::set_permissions(&mpirun, fs::Permissions::from_mode(0o755)).unwrap();
+        let secret = || {
+            let mut command = Command::new("sh");
+            command.args(["-c", "printf %s \"$TIGHTROPE_SECRET\" > \"$0\""]).arg(&said);
+            let launch = Launch::find(Some(&folder.0)).unwrap();
+            let ended = launch.run(1, &command, Duration::ZERO, &AtomicBool::new(false)).unwrap();
+            assert_eq!(ended, Ended { code: 0, first: None });
+            fs::read_to_string(&said).unwrap()
+        };
+        let secrets = [secret(), secret()];
+        for secret in &secrets {
+            assert!(secret.len() == 64 && secret.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        }
+        assert_ne!(secrets[0], secrets[1]);
     }
 
     #[test]

@@ -1,7 +1,16 @@
 //! `Launched`: which rank this process was launched as, and by whom, from the environment.
 
-use std::env;
+mod launcher;
+#[cfg(test)]
+mod tests;
+mod variables;
+
 use std::fmt::{self, Display, Formatter};
+
+pub use launcher::Launcher;
+
+use launcher::{Signature, UNSUPPORTED};
+pub(crate) use variables::Variables;
 
 /// The launcher of this process, and the place that it gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,22 +25,6 @@ pub struct Launched {
     pub local_rank: usize,
     /// How many ranks its machine has.
     pub local_count: usize,
-}
-
-/// A program that launches ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Launcher {
-    /// Open MPI's `mpirun`.
-    OpenMpi,
-    /// Hydra: `mpirun` of MPICH, Intel MPI and their relatives.
-    Hydra,
-    /// Slurm's `srun`.
-    Slurm {
-        /// Whether MPI finds the other ranks through it, by PMI or PMIx.
-        pmi: bool,
-    },
-    /// PyTorch's `torchrun`.
-    Torchrun,
 }
 
 /// Why the environment doesn't say which rank this is.
@@ -53,6 +46,14 @@ pub enum LaunchedError {
         /// What it is.
         value: String,
     },
+    /// A variable is no address.
+    #[error("{name} is {value:?}, and should be an address")]
+    Address {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
     /// Numbers contradict each other.
     #[error("{launcher} launched this process as {reason}")]
     Contradiction {
@@ -69,18 +70,27 @@ pub enum LaunchedError {
         /// What the other says.
         second: String,
     },
-}
-
-impl Display for Launcher {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::OpenMpi => "Open MPI",
-            Self::Hydra => "MPICH's Hydra",
-            Self::Slurm { pmi: true } => "Slurm",
-            Self::Slurm { pmi: false } => "Slurm without PMI",
-            Self::Torchrun => "torchrun",
-        })
-    }
+    /// A launcher by which ranks can't meet.
+    #[error(
+        "{name} launched this process as one of several ({variables}), and ranks can't meet by it. {instead}"
+    )]
+    Unsupported {
+        /// The launcher.
+        name: &'static str,
+        /// Its variables.
+        variables: String,
+        /// The remedy.
+        instead: &'static str,
+    },
+    /// Variables of a launcher that isn't known.
+    #[error(
+        "a launcher that isn't known started this process as one of several: {variables}. \
+         Start ranks with mpirun, srun or torchrun; where this process is to train alone, unset them"
+    )]
+    Unknown {
+        /// Its variables.
+        variables: String,
+    },
 }
 
 impl Display for Launched {
@@ -90,46 +100,26 @@ impl Display for Launched {
 }
 
 impl Launched {
-    /// What the environment of this process says; nothing where no launcher started it.
+    /// The place of this process by its environment; `None` where no launcher started it.
     ///
     /// # Errors
     /// [`LaunchedError`].
     pub fn from_env() -> Result<Option<Self>, LaunchedError> {
-        Self::of(&|name| env::var(name).ok())
+        Self::of(&Variables::of_process())
     }
 
-    fn of(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, LaunchedError> {
-        let set = |name: &str| variable(name).is_some();
-        let mut found: Vec<Self> = vec![];
-        if set("OMPI_COMM_WORLD_RANK") {
-            let names = [
-                "OMPI_COMM_WORLD_RANK",
-                "OMPI_COMM_WORLD_SIZE",
-                "OMPI_COMM_WORLD_LOCAL_RANK",
-                "OMPI_COMM_WORLD_LOCAL_SIZE",
-            ];
-            found.push(numbers(variable, Launcher::OpenMpi, names)?);
+    fn of(variables: &Variables) -> Result<Option<Self>, LaunchedError> {
+        let mut found: Option<Place> = None;
+        for signature in launcher::signatures(variables) {
+            found = Some(match found {
+                None => Place::of(signature, variables)?,
+                Some(inner) => inner.within(signature, variables)?,
+            });
         }
-        if set("PMI_RANK") && set("MPI_LOCALRANKID") {
-            let names = ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"];
-            found.push(numbers(variable, Launcher::Hydra, names)?);
+        if found.as_ref().is_none_or(|place| place.count == 1) {
+            refuse_others(variables)?;
         }
-        // Hydra and Open MPI may have been launched by Slurm, whose variables then count machines. A batch script has no step: it's
-        // one process, whatever SLURM_NTASKS says.
-        if found.is_empty() && set("SLURM_PROCID") && set("SLURM_STEP_ID") {
-            found.push(slurm(variable)?);
-        }
-        if set("RANK") && set("WORLD_SIZE") {
-            let names = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"];
-            found.push(numbers(variable, Launcher::Torchrun, names)?);
-        }
-        for other in found.iter().skip(1) {
-            if (other.rank, other.count) != (found[0].rank, found[0].count) {
-                let [first, second] = [&found[0], other].map(ToString::to_string);
-                return Err(LaunchedError::Launchers { first, second });
-            }
-        }
-        Ok(found.into_iter().next())
+        found.map(|place| place.launched(variables)).transpose()
     }
 
     fn checked(self) -> Result<Self, LaunchedError> {
@@ -147,171 +137,86 @@ impl Launched {
     }
 }
 
-fn number(value: &str, name: &'static str) -> Result<usize, LaunchedError> {
-    let wrong = || LaunchedError::Number { name, value: value.to_owned() };
-    value.trim().parse().map_err(|_| wrong())
-}
-
-/// The rank, the count, and both on this machine.
-fn numbers(
-    variable: &dyn Fn(&str) -> Option<String>,
+/// A rank and how many there are, as a launcher says it.
+struct Place {
     launcher: Launcher,
-    names: [&'static str; 4],
-) -> Result<Launched, LaunchedError> {
-    let get = |name| {
-        let value = variable(name).ok_or(LaunchedError::Missing { launcher, name })?;
-        number(&value, name)
-    };
-    let [rank, count, local_rank, local_count] = names;
-    let (rank, count) = (get(rank)?, get(count)?);
-    let (local_rank, local_count) = (get(local_rank)?, get(local_count)?);
-    Launched { launcher, rank, count, local_rank, local_count }.checked()
+    rank: usize,
+    count: usize,
+    /// Says which of the ranks on its machine it is.
+    local: Signature,
 }
 
-fn slurm(variable: &dyn Fn(&str) -> Option<String>) -> Result<Launched, LaunchedError> {
-    let pmi = ["PMIX_RANK", "PMI_RANK"].iter().any(|name| variable(name).is_some());
-    let launcher = Launcher::Slurm { pmi };
-    let either = |names: [&'static str; 2]| {
-        let found = names.into_iter().find_map(|name| Some((name, variable(name)?)));
-        found.ok_or(LaunchedError::Missing { launcher, name: names[1] })
-    };
-    let get = |name| number(&either([name, name])?.1, name);
-    // A step may have fewer tasks than its job.
-    let (name, count) = either(["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"])?;
-    let count = number(&count, name)?;
-    let (name, list) = either(["SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"])?;
-    let node = get("SLURM_NODEID")?;
-    let wrong = || LaunchedError::Number { name, value: list.clone() };
-    let local_count = of_node(&list, node).ok_or_else(wrong)?;
-    let (rank, local_rank) = (get("SLURM_PROCID")?, get("SLURM_LOCALID")?);
-    Launched { launcher, rank, count, local_rank, local_count }.checked()
+impl Display for Place {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "rank {} of {} of {}", self.rank, self.count, self.launcher)
+    }
 }
 
-/// The number for a node of a list such as `4(x2),3`.
-fn of_node(list: &str, mut node: usize) -> Option<usize> {
-    for entry in list.split(',') {
-        let (tasks, times) = match entry.split_once("(x") {
-            Some((tasks, times)) => (tasks, times.strip_suffix(')')?.parse().ok()?),
-            None => (entry, 1),
-        };
-        if node < times {
-            return tasks.parse().ok();
-        }
-        node -= times;
+impl Place {
+    fn of(signature: Signature, variables: &Variables) -> Result<Self, LaunchedError> {
+        let (rank, count) = signature.place(variables)?;
+        Ok(Self { launcher: signature.launcher, rank, count, local: signature })
     }
-    None
+
+    /// This place, given by a launcher that another one started. The outer one may count ranks too, or what starts them.
+    fn within(self, outer: Signature, variables: &Variables) -> Result<Self, LaunchedError> {
+        // Within a job of Slurm, mpirun starts its daemons by it: on all machines of the job, even where there are fewer ranks.
+        let counts_daemons =
+            self.launcher.has_daemons() && outer.launcher.is_manager() && self.count > 1;
+        if counts_daemons {
+            return Ok(self);
+        }
+        let outer = Self::of(outer, variables)?;
+        let agree = (outer.rank, outer.count) == (self.rank, self.count);
+        if agree && self.launcher.is_torch() {
+            // A script that exports these variables may not know which ranks share a machine.
+            let by = if outer.launcher.has_mpi() { outer.launcher } else { self.launcher };
+            return Ok(Self { launcher: by, ..outer });
+        }
+        if agree || (self.launcher.is_torch() && self.is_of_agent(&outer, variables)?) {
+            return Ok(self);
+        }
+        let [first, second] = [&self, &outer].map(ToString::to_string);
+        Err(LaunchedError::Launchers { first, second })
+    }
+
+    /// True if `outer` is the place of an agent, which starts the ranks of a machine. torchrun numbers agents anew.
+    fn is_of_agent(&self, outer: &Self, variables: &Variables) -> Result<bool, LaunchedError> {
+        let (_, each) = self.local.local(self.count, variables)?;
+        let each = each.max(1);
+        let (agent, agents) = (self.rank / each, self.count.div_ceil(each));
+        if self.launcher != Launcher::Torchrun {
+            return Ok((outer.rank, outer.count) == (agent, agents));
+        }
+        let agents = variables.number("GROUP_WORLD_SIZE").unwrap_or(Ok(agents))?;
+        Ok(outer.count == agents)
+    }
+
+    fn launched(self, variables: &Variables) -> Result<Launched, LaunchedError> {
+        let Self { launcher, rank, count, local } = self;
+        let (local_rank, local_count) = local.local(count, variables)?;
+        Launched { launcher, rank, count, local_rank, local_count }.checked()
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(variables: &[(&str, &str)]) -> Result<Option<Launched>, LaunchedError> {
-        Launched::of(&|name| {
-            let found = variables.iter().find(|(key, _)| *key == name);
-            found.map(|(_, value)| (*value).to_owned())
-        })
-    }
-
-    const OPEN_MPI: [(&str, &str); 4] = [
-        ("OMPI_COMM_WORLD_RANK", "5"),
-        ("OMPI_COMM_WORLD_SIZE", "8"),
-        ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
-        ("OMPI_COMM_WORLD_LOCAL_SIZE", "4"),
-    ];
-    const HYDRA: [(&str, &str); 4] =
-        [("PMI_RANK", "5"), ("PMI_SIZE", "8"), ("MPI_LOCALRANKID", "1"), ("MPI_LOCALNRANKS", "4")];
-    const TORCHRUN: [(&str, &str); 4] =
-        [("RANK", "5"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "4")];
-    const SLURM: [(&str, &str); 6] = [
-        ("SLURM_PROCID", "5"),
-        ("SLURM_NTASKS", "8"),
-        ("SLURM_LOCALID", "1"),
-        ("SLURM_NODEID", "1"),
-        ("SLURM_STEP_TASKS_PER_NODE", "4(x2)"),
-        ("SLURM_STEP_ID", "0"),
-    ];
-
-    fn fifth(launcher: Launcher) -> Result<Option<Launched>, LaunchedError> {
-        Ok(Some(Launched { launcher, rank: 5, count: 8, local_rank: 1, local_count: 4 }))
-    }
-
-    #[test]
-    fn each_launcher_is_known_by_its_variables() {
-        assert_eq!(of(&[]), Ok(None));
-        assert_eq!(of(&[("PATH", "/bin"), ("RANK", "1")]), Ok(None));
-        assert_eq!(of(&OPEN_MPI), fifth(Launcher::OpenMpi));
-        assert_eq!(of(&HYDRA), fifth(Launcher::Hydra));
-        assert_eq!(of(&TORCHRUN), fifth(Launcher::Torchrun));
-        assert_eq!(of(&SLURM), fifth(Launcher::Slurm { pmi: false }));
-        for pmi in ["PMIX_RANK", "PMI_RANK"] {
-            let all = [&SLURM[..], &[(pmi, "5")]].concat();
-            assert_eq!(of(&all), fifth(Launcher::Slurm { pmi: true }));
+/// Refuses a process that a launcher started as one of several, of those by which ranks can't meet and of those that aren't known: it
+/// would train alone.
+fn refuse_others(variables: &Variables) -> Result<(), LaunchedError> {
+    let several = |count: &str| variables.count(count).is_none_or(|count| count > 1);
+    for other in UNSUPPORTED {
+        let is_set = variables.get(other.rank).is_some();
+        if is_set && other.count.is_none_or(several) {
+            let names = [Some(other.rank), other.count];
+            let variables = variables.shown(names.into_iter().flatten());
+            return Err(LaunchedError::Unsupported {
+                name: other.name,
+                variables,
+                instead: other.instead,
+            });
         }
     }
-
-    #[test]
-    fn a_batch_script_is_one_process() {
-        assert_eq!(of(&SLURM[..5]), Ok(None));
-    }
-
-    #[test]
-    fn mpirun_counts_where_slurm_launched_it() {
-        let node = [("SLURM_PROCID", "1"), ("SLURM_NTASKS", "2"), ("SLURM_STEP_ID", "0")];
-        assert_eq!(of(&[&HYDRA[..], &node].concat()), fifth(Launcher::Hydra));
-        assert_eq!(of(&[&OPEN_MPI[..], &node].concat()), fifth(Launcher::OpenMpi));
-    }
-
-    #[test]
-    fn launchers_that_agree_are_one() {
-        assert_eq!(of(&[&TORCHRUN[..], &OPEN_MPI].concat()), fifth(Launcher::OpenMpi));
-    }
-
-    #[test]
-    fn contradictions_are_refused() {
-        let with = |base: &[(&'static str, &'static str)], name, value| {
-            let mut all = vec![(name, value)];
-            all.extend(base);
-            of(&all).expect_err(value).to_string()
-        };
-        for (message, expected) in [
-            (
-                with(&OPEN_MPI, "OMPI_COMM_WORLD_RANK", "8"),
-                "Open MPI launched this process as rank 8 of 8",
-            ),
-            (
-                with(&HYDRA, "MPI_LOCALRANKID", "4"),
-                "MPICH's Hydra launched this process as local rank 4 of 4",
-            ),
-            (with(&HYDRA, "MPI_LOCALNRANKS", "9"), "one of 8 ranks, 9 of them on its machine"),
-            (
-                with(&TORCHRUN, "WORLD_SIZE", "many"),
-                "WORLD_SIZE is \"many\", and should be a number",
-            ),
-            (with(&SLURM, "SLURM_PROCID", "-1"), "SLURM_PROCID is \"-1\", and should be a number"),
-            (with(&SLURM, "SLURM_STEP_TASKS_PER_NODE", "4"), "SLURM_STEP_TASKS_PER_NODE is \"4\""),
-            (
-                of(&[&TORCHRUN[..2], &OPEN_MPI].concat()).unwrap_err().to_string(),
-                "torchrun launched this process, and LOCAL_RANK isn't set",
-            ),
-            (
-                of(&[&[("RANK", "4")], &TORCHRUN[1..], &OPEN_MPI].concat())
-                    .unwrap_err()
-                    .to_string(),
-                "this process is rank 5 of 8 of Open MPI and rank 4 of 8 of torchrun",
-            ),
-        ] {
-            assert!(message.contains(expected), "{message}");
-        }
-    }
-
-    #[test]
-    fn tasks_of_nodes_are_read() {
-        for (node, tasks) in [(0, Some(4)), (1, Some(4)), (2, Some(3)), (3, None)] {
-            assert_eq!(of_node("4(x2),3", node), tasks);
-        }
-        for list in ["", "x", "4(x2", "4(x),1"] {
-            assert_eq!(of_node(list, 0), None, "{list}");
-        }
+    match variables.unknown() {
+        Some(variables) => Err(LaunchedError::Unknown { variables }),
+        None => Ok(()),
     }
 }

@@ -6,7 +6,8 @@
 //! | `carrier` | exchanges and gathers made of messages; who is late, and why a rank ends |
 //! | `message` | headers and control messages |
 //! | `threads` | ranks that are threads of one process |
-//! | `tcp` | ranks that are processes, over TCP, where a launcher brings no MPI |
+//! | `tcp` | ranks that are processes, over TCP, where a launcher brings no MPI; who may join them |
+//! | `inflow` | how much a peer may send |
 //! | `mpi` | ranks that are processes, over the MPI library that is found when the program runs |
 //! | `launched` | who launched this process, and as which rank |
 //! | `guard` | stays beside a rank and says how it ended, where its launcher doesn't |
@@ -21,6 +22,7 @@ mod carrier;
 mod connect;
 #[cfg(unix)]
 mod guard;
+mod inflow;
 #[cfg(unix)]
 mod launch;
 mod launched;
@@ -35,7 +37,7 @@ mod threads;
 mod transport;
 
 pub use agree::agree;
-pub use connect::{ConnectError, connect, exit};
+pub use connect::{ConnectError, Connected, connect, exit};
 #[cfg(unix)]
 pub use guard::{GUARDED, stand_by};
 #[cfg(unix)]
@@ -43,5 +45,5 @@ pub use launch::{Ended, Launch, LaunchError};
 pub use launched::{Launched, LaunchedError, Launcher};
 #[cfg(unix)]
 pub use mpi::{Mpi, MpiError};
-pub use tcp::{Tcp, TcpError};
+pub use tcp::{Ignored, Meeting, Secret, Tcp, TcpError};
 pub use threads::Threads;

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::mem;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::Duration;
 
 use crate::carrier::{Carrier, carried};
+use crate::inflow::Inflow;
 use crate::transport::{Fault, Pieces, Tag, Transfer, Transport};
 
 /// A rank among threads of one process: for tests, and for one machine without a launcher.
@@ -54,19 +56,31 @@ struct Inbox {
     waiting: HashMap<(Tag, u64), Vec<u8>>,
     /// The sender is gone.
     closed: bool,
+    /// Bounds what a sender that is another process may send.
+    inflow: Option<Arc<Inflow>>,
 }
 
 impl Inbox {
     fn new(channel: Receiver<Message>) -> Self {
         let none = [0; Tag::COUNT];
-        Self { channel, arrived: none, asked: none, waiting: HashMap::new(), closed: false }
+        let waiting = HashMap::new();
+        Self { channel, arrived: none, asked: none, waiting, closed: false, inflow: None }
     }
 
-    /// The number of the next message of this tag.
-    fn ask(&mut self, tag: Tag) -> u64 {
+    /// The number of the next message of this tag, which is to have this length.
+    fn ask(&mut self, tag: Tag, length: usize) -> u64 {
         let number = self.asked[tag as usize];
         self.asked[tag as usize] += 1;
+        if let Some(inflow) = &self.inflow {
+            inflow.ask(tag, number, length);
+        }
         number
+    }
+
+    /// Why the sender is gone.
+    fn why(&self) -> String {
+        let fault = self.inflow.as_ref().and_then(|inflow| inflow.fault());
+        fault.unwrap_or_else(|| "it has ended".to_owned())
     }
 
     /// The message of this number, where it has arrived.
@@ -81,12 +95,16 @@ impl Inbox {
                 Err(TryRecvError::Disconnected) => self.closed = true,
             }
         }
-        self.waiting.remove(&(tag, number))
+        let bytes = self.waiting.remove(&(tag, number))?;
+        if let Some(inflow) = &self.inflow {
+            inflow.take(tag, bytes.len());
+        }
+        Some(bytes)
     }
 
     fn control(&mut self) -> Option<Vec<u8>> {
         let bytes = self.take(Tag::Control, self.asked[Tag::Control as usize])?;
-        self.ask(Tag::Control);
+        self.ask(Tag::Control, bytes.len());
         Some(bytes)
     }
 }
@@ -102,6 +120,14 @@ impl Channels {
     /// To each rank and from each, in their order.
     pub fn new(rank: usize, to: Vec<Sender<Message>>, from: Vec<Receiver<Message>>) -> Self {
         Self { rank, to, from: from.into_iter().map(Inbox::new).collect() }
+    }
+
+    /// These channels, of peers that each send within bounds.
+    pub fn within(mut self, inflows: &[Arc<Inflow>]) -> Self {
+        for (inbox, inflow) in self.from.iter_mut().zip(inflows) {
+            inbox.inflow = Some(Arc::clone(inflow));
+        }
+        self
     }
 
     /// Sends no more.
@@ -155,7 +181,7 @@ impl Transport for Channels {
 
     fn receive(&mut self, tag: Tag, bytes: Vec<u8>, pieces: &Pieces) -> Result<Copies, Fault> {
         let ask = |(rank, range): &(usize, Range<usize>)| {
-            (*rank, self.from[*rank].ask(tag), range.clone())
+            (*rank, self.from[*rank].ask(tag, range.len()), range.clone())
         };
         let missing = pieces.iter().map(ask).collect();
         Ok(Copies { bytes, tag, missing })
@@ -175,7 +201,7 @@ impl Transport for Channels {
                 }
                 None => {
                     if self.from[rank].closed {
-                        fault = fault.or(Some(Fault::of(rank, "it has ended")));
+                        fault = fault.or_else(|| Some(Fault::of(rank, self.from[rank].why())));
                     }
                     transfer.missing.push((rank, number, range));
                 }

@@ -13,7 +13,6 @@ A case is a small random model in Hugging Face's layout, `adapters/` as `save_pr
 import sys
 from pathlib import Path
 
-import bitsandbytes
 import peft
 import torch
 import transformers
@@ -35,10 +34,10 @@ def gpt2():
     return GPT2LMHeadModel(GPT2Config(**sizes, **no_dropout, bos_token_id=None, eos_token_id=None))
 
 
-def llama(hidden=32, intermediate=72):
+def llama(hidden=32, intermediate=72, **more):
     config = LlamaConfig(
         num_hidden_layers=2, hidden_size=hidden, num_attention_heads=4, num_key_value_heads=2, intermediate_size=intermediate,
-        max_position_embeddings=TIME, vocab_size=VOCAB, bos_token_id=None, eos_token_id=None,
+        max_position_embeddings=TIME, vocab_size=VOCAB, bos_token_id=None, eos_token_id=None, **more,
     )  # fmt: skip
     return LlamaForCausalLM(config)
 
@@ -66,6 +65,8 @@ def loss_of(model, ids):
 
 def quantize(module):
     """Puts bitsandbytes' NF4 layers, with double quantization and sums in f32, in place of the linear layers of `module`."""
+    import bitsandbytes
+
     for name, child in module.named_children():
         if isinstance(child, torch.nn.Linear):
             layer = bitsandbytes.nn.Linear4bit(
@@ -80,14 +81,14 @@ def quantize(module):
             quantize(child)
 
 
-def record(folder, model, targets, alpha, seed, steps=STEPS, bits=32, lr=RUN["lr"]):
+def record(folder, model, targets, alpha, seed, steps=STEPS, bits=32, lr=RUN["lr"], **more):
     generator = torch.Generator().manual_seed(seed)
     fill(model.named_parameters(), generator, 0.1)
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     if bits == 4:
         quantize(model.model.layers)
-    lora = LoraConfig(r=4, lora_alpha=alpha, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM")
+    lora = LoraConfig(r=4, lora_alpha=alpha, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM", **more)
     model = get_peft_model(model, lora)
     adapters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     # Beside a B of zeros, which is what PEFT begins with, A has no gradient.
@@ -107,7 +108,11 @@ def record(folder, model, targets, alpha, seed, steps=STEPS, bits=32, lr=RUN["lr
 
     trained = [parameter for _, parameter in adapters]
     betas = (RUN["beta1"], RUN["beta2"])
-    adamw = torch.optim.AdamW(trained, lr, betas, RUN["eps"], RUN["weight_decay"])
+    groups = [
+        {"params": [p for p in trained if p.ndim >= 2], "weight_decay": RUN["weight_decay"]},
+        {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    adamw = torch.optim.AdamW([group for group in groups if group["params"]], lr, betas, RUN["eps"])
     losses, norms = [], []
     for batch in ids[1:]:
         loss, _ = loss_of(model, batch)
@@ -136,6 +141,16 @@ def main():
         "llama-lora-case": lambda folder: record(folder, llama(), ["q_proj", "v_proj"], 6, 22),
         "llama-qlora-run": lambda folder: record(folder, wide, ["q_proj", "v_proj", "down_proj"], 8, 23, 50, 4, 1e-3),
     }
+    dora = {
+        "use_dora": True, "use_rslora": True, "rank_pattern": {"c_attn": 2}, "alpha_pattern": {"h.1.attn.c_proj": 3},
+        "modules_to_save": ["ln_f"],
+    }  # fmt: skip
+    layers = r".*attn\.(c_attn|c_proj)|.*mlp\.c_fc"
+    cases["gpt2-dora-case"] = lambda folder: record(folder, gpt2(), layers, 8, 24, **dora)
+    head = {"alpha_pattern": {"lm_head": 3}, "exclude_modules": r".*layers\.0.*v_proj", "modules_to_save": ["norm"]}
+    untied = llama(tie_word_embeddings=False)
+    layers_and_head = ["q_proj", "v_proj", "up_proj", "lm_head"]
+    cases["llama-adapters-case"] = lambda folder: record(folder, untied, layers_and_head, 6, 25, **head)
     for name in sys.argv[2:] or cases:
         cases[name](root / name)
 

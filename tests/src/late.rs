@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tightrope_core::plan::{PlannedAs, Target};
-use tightrope_core::{Backend, DeviceError, DeviceKind, HostMemory, Plan, Reading};
+use tightrope_core::{Backend, Cancel, DeviceError, DeviceKind, HostMemory, Plan, Reading};
 
 /// A byte that makes a NaN of any float, and no token of an id.
 const NOTHING: u8 = 0xff;
@@ -44,8 +44,13 @@ impl<B: Backend> Backend for Late<B> {
         self.0.write(at, data)
     }
 
-    fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
-        self.0.run(program, steps)
+    fn run(
+        &mut self,
+        program: usize,
+        steps: Range<usize>,
+        cancel: &Cancel,
+    ) -> Result<(), DeviceError> {
+        self.0.run(program, steps, cancel)
     }
 
     fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use tightrope_core::ops::Array;
 use tightrope_core::plan::Target;
-use tightrope_core::{Backend, DeviceError, DeviceKind, Op, Plan, Reading, Rule, Tensor, Type};
+use tightrope_core::{
+    Backend, Cancel, DeviceError, DeviceKind, Op, Plan, Reading, Rule, Tensor, Type,
+};
 
 /// References over an arena.
 #[derive(Default)]
@@ -72,9 +74,15 @@ impl Backend for Oracle {
         Ok(())
     }
 
-    fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
+    fn run(
+        &mut self,
+        program: usize,
+        steps: Range<usize>,
+        cancel: &Cancel,
+    ) -> Result<(), DeviceError> {
         let plan = self.plan.as_ref().ok_or_else(unprepared)?;
         for step in &plan.programs[program].steps[steps] {
+            cancel.check()?;
             let node = &plan.graph.programs[program].nodes[step.node];
             let arrays = |tensors: &[Tensor]| -> Vec<Array<'_>> {
                 let of = |&tensor: &Tensor| {

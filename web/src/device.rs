@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tightrope::backends::{Cpu, Wgpu};
 use tightrope::core::plan::{PlannedAs, Target};
-use tightrope::core::{Backend, DeviceError, DeviceKind, Phase, Plan, Reading};
+use tightrope::core::{Backend, Cancel, DeviceError, DeviceKind, Phase, Plan, Reading};
 use tightrope::devices::{self, Adapter};
 use tightrope::plan::Scope;
 use tightrope::rates::Store;
@@ -279,14 +279,19 @@ impl Backend for Losable {
         self.device.write(at, data)
     }
 
-    fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
+    fn run(
+        &mut self,
+        program: usize,
+        steps: Range<usize>,
+        cancel: &Cancel,
+    ) -> Result<(), DeviceError> {
         self.check()?;
         let Some((cut, moment)) = self.cut(program, &steps) else {
-            return self.device.run(program, steps);
+            return self.device.run(program, steps, cancel);
         };
-        self.device.run(program, steps.start..cut)?;
+        self.device.run(program, steps.start..cut, cancel)?;
         self.at(moment)?;
-        self.device.run(program, cut..steps.end)
+        self.device.run(program, cut..steps.end, cancel)
     }
 
     fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {

@@ -153,7 +153,7 @@ impl<O: Opener + 'static> Engine<O> {
             let what = format!(
                 "the training step takes {fewest_bytes} bytes at least, and {available} are available"
             );
-            let nearest = planning::nearest(&setup, budget, &self.description, device)?;
+            let nearest = planning::nearest(&setup, budget, &self.description, device);
             return Err(planning::refusal(what, fewest_bytes, budget, nearest)?);
         }
         let estimate = planning::estimate(&recipe.step, &planned, device);
@@ -214,7 +214,7 @@ impl<O: Opener + 'static> Engine<O> {
         let (device, _) = self.opener.open().await?;
         let device = self.idle.insert(device);
         let half = Some(self.stats.predicted_bytes.get() / 2);
-        let nearest = planning::nearest(setup, half, &self.description, &**device)?;
+        let nearest = planning::nearest(setup, half, &self.description, &**device);
         planning::refusal(Error::from(error).to_string(), smallest_bytes, None, nearest)
     }
 

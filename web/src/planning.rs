@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tightrope::core::Backend;
 use tightrope::model;
 use tightrope::nn::{self, ModelConfig, Planned, Preset, presets};
-use tightrope::plan::{Choices, Closest, closest, fit};
+use tightrope::plan::{Choices, Closest, Trial, closest};
 use tightrope::recipe::Step;
 use tightrope::settings::{Chunk, MicroBatch, Precision, Recompute};
 use tightrope::view::step::{ShownPlan, programs};
@@ -62,7 +62,7 @@ pub fn show(
     let step_s = slowness * planned.estimate(&known.rates).step_s;
     let mut shown =
         json!(ShownPlan::new(plan, &plan.report(), step.scope.budget, step_s, programs));
-    let nearest = if fits { None } else { nearest(setup, step.scope.budget, device, target)? };
+    let nearest = if fits { None } else { nearest(setup, step.scope.budget, device, target) };
     shown["plan_ms"] = json!(plan_ms);
     shown["parameters"] = json!(model::parameters(config));
     shown["choices"] = json!(Choices::of(config));
@@ -74,16 +74,13 @@ pub fn show(
 }
 
 /// The first of a few changes of a setup that makes it fit `budget`.
-///
-/// # Errors
-/// Settings that make no plan.
 pub fn nearest(
     setup: &Setup,
     budget: Option<u64>,
     device: &Description,
     target: &dyn Backend,
-) -> Result<Option<Setup>> {
-    let Some(budget) = budget else { return Ok(None) };
+) -> Option<Setup> {
+    let budget = budget?;
     let mut open = setup.clone();
     open.settings.train.micro_batch = MicroBatch::Auto;
     open.settings.memory.recompute = Recompute::Auto;
@@ -98,28 +95,22 @@ pub fn nearest(
     let mut narrow = open.clone();
     narrow.settings.run.precision = Precision::of(nn::Precision::BF16);
     let sizes = [(2, 1), (4, 1), (1, 2), (2, 2), (4, 4)].map(smaller);
-    for changed in [open.clone(), narrow].into_iter().chain(sizes) {
-        if least_bytes(&changed, device, target)? <= budget {
-            return Ok(Some(changed));
-        }
-    }
-    Ok(None)
+    let mut changes = [open.clone(), narrow].into_iter().chain(sizes);
+    changes.find(|changed| fits(changed, budget, device, target))
 }
 
-/// Bytes of a plan that is about the smallest: one sequence at a time, and what saves the most recomputed.
-fn least_bytes(setup: &Setup, device: &Description, target: &dyn Backend) -> Result<u64> {
-    let mut least = u64::MAX;
-    for recompute in [Recompute::Block, Recompute::Sqrt] {
+/// Returns `true` if a plan that is about the smallest fits: one sequence at a time, with the most recomputed.
+fn fits(setup: &Setup, budget: u64, device: &Description, target: &dyn Backend) -> bool {
+    [Recompute::Block, Recompute::Sqrt].into_iter().any(|recompute| {
         let mut small = setup.clone();
         // Gradients that are consumed are of one pass.
         if !small.settings.memory.consume_gradients {
             small.settings.train.micro_batch = MicroBatch::Size(1);
         }
         small.settings.memory.recompute = recompute;
-        let Step { scope, config, .. } = step(&small, device)?;
-        least = least.min(fit(&scope, &config, u64::MAX, target)?.1);
-    }
-    Ok(least)
+        let Ok(Step { scope, config, .. }) = step(&small, device) else { return false };
+        Trial { scope: &scope, device: target }.fitting(&config, budget).is_some()
+    })
 }
 
 /// The error of a setup that doesn't fit, with the nearest that does.

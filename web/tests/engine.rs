@@ -20,7 +20,7 @@ fn what_is_shown_of_a_plan_agrees_with_itself() {
         assert_eq!(shown["fits"], true);
         assert!(shown["nearest"].is_null());
         let classes = shown["by_class"].as_object().unwrap();
-        let names = ["weight", "gradient", "optimizer", "activation", "workspace", "input"];
+        let names = ["weight", "gradient", "optimizer", "activation", "workspace", "input", "gaps"];
         assert!(
             classes.len() == names.len() && names.iter().all(|name| classes.contains_key(*name))
         );

@@ -1,11 +1,12 @@
 //! Developer tasks of the workspace: `cargo xtask test`, `cooperative`, `emulated`, `kernels`, `gpu`, `mpi`,
-//! `oracle`, `bench`, `npm`, `picture`, `planning`, `python`, `stranger`, `torture`, `web` and `widget`.
+//! `instructions`, `only`, `oracle`, `bench`, `npm`, `picture`, `planning`, `python`, `stranger`, `timed`, `torture`, `web` and `widget`.
 
 mod bench;
 mod checks;
 mod counts;
 mod gpu;
 mod highs;
+mod instructions;
 mod mesa;
 mod mpi;
 mod npm;
@@ -36,6 +37,8 @@ usage: cargo xtask TASK
               --all                    all cases of tests that try a part of them, drawn by the date
   cooperative
             matmuls by cooperative matrices, on a Vulkan driver that has them
+  only NAME …
+            the stages of `test` with these names
   python    the package for Python, installed under target/ and tested
               --all                    as a wheel, which other days than one of seven do without
   notebooks the same, and a part of the course's notebooks executed there
@@ -46,7 +49,11 @@ usage: cargo xtask TASK
   mpi       several processes over MPICH and Open MPI, some of which are killed or stopped
   gpu       bench/gpu.sh rehearsed: every stage on an emulated device, with faults and without
               --all                    every kind of fault in every stage
+  instructions
+            training by each instruction set that the processor has a wider one than, files drawn by the date
+              --all                    all files
   oracle    plans held against the optimum that HiGHS finds
+  timed     tests that measure how long planning takes, and whether ops take as long as predicted, alone on the machine
   stranger  a crate outside the workspace that trains models of its own
   bench     side by side with PyTorch, Burn and candle, into bench/results/; with a binary that is built already
             where TIGHTROPE names one
@@ -94,7 +101,13 @@ fn main() -> ExitCode {
         Some(("mpi", [])) => checks::run_only(&[checks::MPI], Draw::Part),
         Some(("gpu", [])) => checks::run_only(&checks::ON_A_GPU, Draw::Part),
         Some(("gpu", [all])) if all == "--all" => checks::run_only(&checks::ON_A_GPU, Draw::All),
+        Some(("instructions", [])) => checks::run_only(&checks::NARROWER, Draw::Part),
+        Some(("instructions", [all])) if all == "--all" => {
+            checks::run_only(&checks::NARROWER, Draw::All)
+        }
         Some(("oracle", [])) => checks::run_only(&[checks::ORACLE], Draw::Part),
+        Some(("only", [_, ..])) => checks::run_named(&words[1..]),
+        Some(("timed", [])) => checks::run_only(&checks::IN_TIME, Draw::Part),
         Some(("stranger", [])) => checks::run_only(&[checks::STRANGER], Draw::Part),
         Some(("bench", options)) => bench::run(options),
         Some(("picture", [])) => picture::run(),

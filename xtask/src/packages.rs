@@ -59,6 +59,24 @@ pub fn python_library(shell: &mut Shell) -> anyhow::Result<PathBuf> {
     built(shell, "_engine", |artifact| artifact["filenames"][0].as_str())
 }
 
+/// Names of the targets of tests that `cargo test` runs in [`PACKAGES`], each once.
+///
+/// # Errors
+/// Where cargo fails.
+pub fn test_targets(shell: &mut Shell) -> anyhow::Result<Vec<String>> {
+    let metadata = ["metadata", "--no-deps", "--format-version", "1", "--locked"];
+    let found: Value = serde_json::from_str(&shell.output(&mut words(&metadata))?)?;
+    let packages = found["packages"].as_array().context("`cargo metadata` names no packages")?;
+    let others = packages.iter().filter(|package| package["name"] != "xtask");
+    let targets = others.filter_map(|package| package["targets"].as_array()).flatten();
+    let tests = targets.filter(|target| target["kind"][0] == "test" && target["test"] == true);
+    let mut names: Vec<String> =
+        tests.filter_map(|target| target["name"].as_str()).map(str::to_owned).collect();
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
 /// A file of the target `name`: where cargo says that it is.
 fn built(
     shell: &mut Shell,

@@ -39,6 +39,8 @@ pub struct Shell {
     pub counts: Counts,
     /// Names of those that failed.
     pub failures: Vec<String>,
+    /// Tests that this machine can't run, each with the reason: they count neither as passed nor as failed.
+    pub not_run: Vec<String>,
     /// Processor time that the commands took, with the processes that they waited for.
     pub processor: Duration,
 }
@@ -51,6 +53,7 @@ impl Shell {
             draw: Draw::Part,
             counts: Counts::default(),
             failures: vec![],
+            not_run: vec![],
             processor: Duration::ZERO,
         }
     }

@@ -33,7 +33,8 @@ use std::any::TypeId;
 
 use half::bf16;
 
-use crate::fast::vmath::{Isa, LANES, Storage};
+use crate::fast::vmath::{LANES, Storage};
+use crate::isa::Level;
 
 /// Sizes of one attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +105,6 @@ fn tile_rows(positions: usize) -> usize {
 }
 
 /// Elements in a lane of the operands of tensors of `T`: 2 where they are multiplied as pairs of bf16.
-fn depth<T: Storage>(isa: Isa) -> usize {
-    if isa.multiplies_bf16() && TypeId::of::<T>() == TypeId::of::<bf16>() { 2 } else { 1 }
+fn depth<T: Storage>(level: Level) -> usize {
+    if level.multiplies_bf16() && TypeId::of::<T>() == TypeId::of::<bf16>() { 2 } else { 1 }
 }

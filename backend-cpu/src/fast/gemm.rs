@@ -4,7 +4,9 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `blocks` | cuts the output into blocks, one task each, and the depth `k` into slices that fit the caches |
+//! | `kernel` | sizes of every kernel's tiles, as data that any machine can be asked about |
+//! | `layout` | cuts the output into blocks, one task each, and the depth `k` into slices that fit the caches |
+//! | `blocks` | computes the blocks |
 //! | `pack` | copies a block of an operand into panels in the order the kernel reads, converting on the way; 16 vectors at a time with AVX-512 |
 //! | `ahead` | asks for memory while a tile is computed: of what is packed next, and of where its sums go |
 //! | `kernels` | one register tile: 8 × 48 (AVX-512), 8 × 24 (AVX2 + FMA) |
@@ -38,18 +40,26 @@ pub(crate) mod amx;
 #[cfg(target_arch = "x86_64")]
 mod blocks;
 mod finish;
+#[cfg(any(target_arch = "x86_64", test))]
+mod kernel;
 #[cfg(target_arch = "x86_64")]
 mod kernels;
+#[cfg(any(target_arch = "x86_64", test))]
+mod layout;
 #[cfg(target_arch = "x86_64")]
 mod pack;
 mod portable;
 mod schedule;
+#[cfg(any(target_arch = "x86_64", test))]
+mod sizes;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
 mod tile;
 
 use thiserror::Error;
+
+use crate::isa::{Isa, Level};
 
 /// Storage type of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -173,36 +183,31 @@ pub enum GemmError {
     },
 }
 
-/// How matmuls are computed on this CPU.
+/// The code that computes a matmul.
 #[derive(Clone, Copy, Debug)]
 enum Path {
     /// Own packed kernels.
-    #[cfg(target_arch = "x86_64")]
-    Packed(&'static kernels::Kernel),
+    #[cfg(any(target_arch = "x86_64", test))]
+    Packed(&'static kernel::Kernel),
     /// The `gemm` crate.
     Portable,
 }
 
 impl Path {
-    /// The fastest path for operands of these types that this CPU can run.
-    fn detect(lhs: Element, rhs: Element) -> Self {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let both_bf16 = lhs == Element::Bf16 && rhs == Element::Bf16;
-            if let Some(kernel) =
-                kernels::ALL.iter().copied().find(|k| (both_bf16 || !k.is_bf16()) && k.supported())
-            {
-                return Self::Packed(kernel);
-            }
+    /// The fastest path for operands of these types.
+    fn of(level: Level, lhs: Element, rhs: Element) -> Self {
+        #[cfg(any(target_arch = "x86_64", test))]
+        if let Some(kernel) = kernel::Kernel::of(level, lhs, rhs) {
+            return Self::Packed(kernel);
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (lhs, rhs);
+        #[cfg(not(any(target_arch = "x86_64", test)))]
+        let _ = (level, lhs, rhs);
         Self::Portable
     }
 
     fn name(self) -> &'static str {
         match self {
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", test))]
             Self::Packed(kernel) => kernel.name,
             Self::Portable => "gemm crate",
         }
@@ -213,15 +218,15 @@ impl Path {
             return 0;
         }
         match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Packed(kernel) => blocks::Layout::new(kernel, m, n, k, threads).scratch_bytes(),
+            #[cfg(any(target_arch = "x86_64", test))]
+            Self::Packed(kernel) => layout::Layout::new(kernel, m, n, k, threads).scratch_bytes(),
             Self::Portable => portable::Layout::new(m, n, k, threads).scratch_bytes(),
         }
     }
 
     /// # Safety
     ///
-    /// As [`gemm()`].
+    /// As [`gemm()`], and the processor has the path's instructions.
     unsafe fn run(
         self,
         matmul: &Gemm,
@@ -237,10 +242,11 @@ impl Path {
             return Ok(());
         }
         match self {
-            // SAFETY: the caller's promise on the matrices; the scratch is large enough, and `detect`
-            // hands out only kernels that the CPU supports.
+            // SAFETY: the caller's promise; the scratch is large enough.
             #[cfg(target_arch = "x86_64")]
             Self::Packed(kernel) => unsafe { blocks::run(kernel, matmul, threads, scratch) },
+            #[cfg(all(test, not(target_arch = "x86_64")))]
+            Self::Packed(kernel) => unreachable!("{} on another architecture", kernel.name),
             // SAFETY: as above.
             Self::Portable => unsafe { portable::run(matmul, threads, scratch) },
         }
@@ -248,7 +254,7 @@ impl Path {
     }
 }
 
-/// Computes `matmul` on up to `threads` threads of the current rayon pool (0 counts as 1); one thread
+/// Computes `matmul` by the instruction set `isa` on up to `threads` threads of the current rayon pool (0 counts as 1); one thread
 /// stays on the caller's, so it may be called from inside a rayon task. Small matmuls take fewer threads.
 ///
 /// # Errors
@@ -260,25 +266,42 @@ impl Path {
 /// For the whole call every element of `lhs`, `rhs` and `bias` must be readable and initialised, every
 /// element of `out` writable (and initialised where `accumulate` is set), distinct elements of `out` must
 /// not overlap, and neither `out` nor `scratch` may overlap anything else named.
-pub unsafe fn gemm(matmul: &Gemm, threads: usize, scratch: &mut [u8]) -> Result<(), GemmError> {
-    // SAFETY: passed on to the caller.
-    unsafe { Path::detect(matmul.lhs.element, matmul.rhs.element).run(matmul, threads, scratch) }
+pub unsafe fn gemm(
+    isa: Isa,
+    matmul: &Gemm,
+    threads: usize,
+    scratch: &mut [u8],
+) -> Result<(), GemmError> {
+    let path = Path::of(isa.level(), matmul.lhs.element, matmul.rhs.element);
+    // SAFETY: passed on to the caller; an `Isa` is proof of its instructions.
+    unsafe { path.run(matmul, threads, scratch) }
 }
 
-/// Bytes of scratch that [`gemm()`] needs for an m×k · k×n matmul of these types on this CPU. Any
-/// alignment will do. Grows with `threads`, up to a few MiB each.
+/// Sizes of a matmul, m×k · k×n.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Rows of `lhs` and the output.
+    pub m: usize,
+    /// Columns of `rhs` and the output.
+    pub n: usize,
+    /// Columns of `lhs`, rows of `rhs`.
+    pub k: usize,
+}
+
+/// Bytes of scratch that [`gemm()`] needs for one matmul of these sizes and types. Any alignment will do. Grows with
+/// `threads`, up to a few MiB each. Not monotonic: fewer rows, or less depth, may need more. An op that works in pieces
+/// asks for the largest need of those that come.
 pub fn scratch_bytes(
-    m: usize,
-    n: usize,
-    k: usize,
+    level: Level,
+    Sizes { m, n, k }: Sizes,
     lhs: Element,
     rhs: Element,
     threads: usize,
 ) -> usize {
-    Path::detect(lhs, rhs).scratch_bytes(m, n, k, threads)
+    Path::of(level, lhs, rhs).scratch_bytes(m, n, k, threads)
 }
 
-/// Name of the kernel that [`gemm()`] uses for operands of these types on this CPU.
-pub fn kernel_name(lhs: Element, rhs: Element) -> &'static str {
-    Path::detect(lhs, rhs).name()
+/// Name of the kernel that [`gemm()`] uses for operands of these types.
+pub fn kernel_name(level: Level, lhs: Element, rhs: Element) -> &'static str {
+    Path::of(level, lhs, rhs).name()
 }

@@ -14,7 +14,8 @@
 
 use super::vmath::parallel::{Disjoint, block_rows, for_each_block, partial_rows};
 use super::vmath::reduce::{fold, sum, sum_partials};
-use super::vmath::{Isa, LANES, Simd, Storage, dispatched};
+use super::vmath::{LANES, Simd, Storage, dispatched};
+use crate::isa::Isa;
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,9 @@ mod tests;
 ///
 /// # Panics
 /// If the lengths do not agree.
+#[expect(clippy::too_many_arguments, reason = "the norm's inputs and outputs")]
 pub fn layer_norm<X: Storage, W: Storage>(
+    isa: Isa,
     x: &[X],
     weight: &[W],
     bias: Option<&[W]>,
@@ -33,7 +36,7 @@ pub fn layer_norm<X: Storage, W: Storage>(
     rstd: &mut [f32],
 ) {
     assert_eq!(mean.len(), rstd.len(), "mean and rstd differ in length");
-    forward(x, weight, bias, eps, y, Some(mean), rstd);
+    forward(isa, x, weight, bias, eps, y, Some(mean), rstd);
 }
 
 /// y (R, C) and rstd (R) from x (R, C) and weight (C).
@@ -41,16 +44,19 @@ pub fn layer_norm<X: Storage, W: Storage>(
 /// # Panics
 /// If the lengths do not agree.
 pub fn rms_norm<X: Storage, W: Storage>(
+    isa: Isa,
     x: &[X],
     weight: &[W],
     eps: f32,
     y: &mut [X],
     rstd: &mut [f32],
 ) {
-    forward(x, weight, None, eps, y, None, rstd);
+    forward(isa, x, weight, None, eps, y, None, rstd);
 }
 
+#[expect(clippy::too_many_arguments, reason = "as `layer_norm`")]
 fn forward<X: Storage, W: Storage>(
+    isa: Isa,
     x: &[X],
     weight: &[W],
     bias: Option<&[W]>,
@@ -66,7 +72,6 @@ fn forward<X: Storage, W: Storage>(
     if x.is_empty() {
         return;
     }
-    let isa = Isa::detect();
     let (y, rstd, mean) = (Disjoint::new(y), Disjoint::new(rstd), mean.map(Disjoint::new));
     for_each_block(rows, block_rows(c), |block| {
         let (first, count) = (block.start, block.len());
@@ -147,6 +152,7 @@ const PARTS: usize = 3;
 /// If the lengths do not agree or `scratch` is shorter than [`norm_backward_scratch`].
 #[expect(clippy::too_many_arguments, reason = "the gradient's five inputs and two outputs")]
 pub fn layer_norm_backward<X: Storage, W: Storage>(
+    isa: Isa,
     x: &[X],
     weight: &[W],
     mean: &[f32],
@@ -157,7 +163,7 @@ pub fn layer_norm_backward<X: Storage, W: Storage>(
     scratch: &mut [f32],
 ) {
     assert_eq!(mean.len(), rstd.len(), "mean and rstd differ in length");
-    backward(x, weight, Some(mean), rstd, dy, dx, grads, scratch);
+    backward(isa, x, weight, Some(mean), rstd, dy, dx, grads, scratch);
 }
 
 /// dx (R, C) and, where asked for, the gradient of weight (C) from x and dy (R, C), weight (C), and rstd (R) as
@@ -165,7 +171,9 @@ pub fn layer_norm_backward<X: Storage, W: Storage>(
 ///
 /// # Panics
 /// As [`layer_norm_backward`].
+#[expect(clippy::too_many_arguments, reason = "as `layer_norm_backward`")]
 pub fn rms_norm_backward<X: Storage, W: Storage>(
+    isa: Isa,
     x: &[X],
     weight: &[W],
     rstd: &[f32],
@@ -174,11 +182,12 @@ pub fn rms_norm_backward<X: Storage, W: Storage>(
     grads: Option<ParameterGrads>,
     scratch: &mut [f32],
 ) {
-    backward(x, weight, None, rstd, dy, dx, grads, scratch);
+    backward(isa, x, weight, None, rstd, dy, dx, grads, scratch);
 }
 
 #[expect(clippy::too_many_arguments, reason = "as `layer_norm_backward`")]
 fn backward<X: Storage, W: Storage>(
+    isa: Isa,
     x: &[X],
     weight: &[W],
     mean: Option<&[f32]>,
@@ -199,7 +208,6 @@ fn backward<X: Storage, W: Storage>(
     if c == 0 {
         return;
     }
-    let isa = Isa::detect();
     let per_block = partial_rows(rows);
     let partial = &mut scratch[..norm_backward_scratch(rows, c)];
     let (dx, parts) = (Disjoint::new(dx), Disjoint::new(partial));

@@ -7,7 +7,8 @@ use tightrope_core::ops::{Codebook, DECADES};
 
 use crate::fast::vmath::parallel::{Disjoint, for_each_block};
 use crate::fast::vmath::reduce::fold;
-use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched};
+use crate::fast::vmath::{LANES, Simd, Storage, dispatched};
+use crate::isa::Isa;
 
 /// Elements of a task of the thread pool.
 const TASK: usize = 1 << 14;
@@ -79,6 +80,7 @@ impl Search {
 /// # Panics
 /// If the lengths do not agree.
 pub fn quantize<X: Storage>(
+    isa: Isa,
     codebook: Codebook,
     block: usize,
     x: &[X],
@@ -87,7 +89,7 @@ pub fn quantize<X: Storage>(
 ) {
     assert_eq!(x.len(), quantized.len(), "x and its quantized values differ in length");
     assert_eq!(x.len().div_ceil(block), scales.len(), "one scale a block");
-    let (isa, search) = (Isa::detect(), Search::new(codebook));
+    let search = Search::new(codebook);
     let (quantized, scales) = (Disjoint::new(quantized), Disjoint::new(scales));
     for_each_block(x.len().div_ceil(block), (TASK / block).max(1), |blocks| {
         let elements = blocks.start * block..(blocks.end * block).min(x.len());
@@ -170,6 +172,7 @@ fn magnitude<X: Storage>(x: &[X]) -> f32 {
 /// # Panics
 /// If the lengths do not agree.
 pub fn dequantize<X: Storage>(
+    isa: Isa,
     codebook: Codebook,
     block: usize,
     quantized: &[u8],
@@ -183,7 +186,6 @@ pub fn dequantize<X: Storage>(
         Codebook::Linear => f32::from(byte as u8 as i8),
         Codebook::Signed | Codebook::Unsigned => codebook.value(byte as f64) as f32,
     });
-    let isa = Isa::detect();
     let x = Disjoint::new(x);
     for_each_block(scales.len(), (TASK / block).max(1), |blocks| {
         let elements = blocks.start * block..(blocks.end * block).min(quantized.len());
@@ -244,10 +246,10 @@ mod tests {
 
     #[test]
     fn a_block_of_zeros_comes_back_as_zeros() {
-        for codebook in Codebook::ALL {
+        for (isa, codebook) in Isa::available().flat_map(|isa| Codebook::ALL.map(|of| (isa, of))) {
             let (mut quantized, mut scales, mut x) = ([9; 300], [1.0; 2], [1.0_f32; 300]);
-            quantize(codebook, 256, &[0.0_f32; 300], &mut quantized, &mut scales);
-            dequantize(codebook, 256, &quantized, &scales, &mut x);
+            quantize(isa, codebook, 256, &[0.0_f32; 300], &mut quantized, &mut scales);
+            dequantize(isa, codebook, 256, &quantized, &scales, &mut x);
             assert_eq!(x, [0.0; 300]);
         }
     }

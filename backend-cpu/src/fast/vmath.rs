@@ -8,9 +8,9 @@
 //! multiply and add).
 
 mod functions;
-mod isa;
 pub(crate) mod parallel;
 pub(crate) mod reduce;
+mod simd;
 mod slices;
 mod storage;
 #[cfg(test)]
@@ -18,9 +18,9 @@ mod tests;
 
 pub use functions::{cos, erf, exp, ln, pow, sigmoid, sin, sin_cos, tanh};
 #[cfg(target_arch = "x86_64")]
-pub use isa::{Avx2, Avx512};
-pub use isa::{Isa, Portable, Simd};
-pub(crate) use isa::{LANES, Level, dispatched};
+pub use simd::{Avx2, Avx512};
+pub(crate) use simd::{LANES, dispatched};
+pub use simd::{Portable, Simd};
 pub use slices::{
     cos_slice, erf_slice, exp_slice, ln_slice, load_slice, pow_slice, sigmoid_slice, sin_slice,
     store_slice, tanh_slice,

@@ -11,10 +11,12 @@ use crate::arena::View;
 use crate::fast::norm::{self, ParameterGrads};
 use crate::fast::vmath::{Storage, store_slice};
 use crate::fast::{nf4, quant, rows};
+use crate::isa::Isa;
 
 /// # Safety
 /// As [`super::run`].
 pub unsafe fn layer_norm<T: Storage>(
+    isa: Isa,
     op: &LayerNorm,
     inputs: &[View<'_>],
     outputs: &[View<'_>],
@@ -27,7 +29,16 @@ pub unsafe fn layer_norm<T: Storage>(
     unsafe {
         let [x, w, b] = [inputs[0], inputs[1], inputs[2]].map(|view| view.slice::<T>());
         let (mean, rstd) = (outputs[1].slice_mut(), outputs[2].slice_mut());
-        norm::layer_norm(x, w, Some(b), op.eps as f32, outputs[0].slice_mut::<T>(), mean, rstd);
+        norm::layer_norm(
+            isa,
+            x,
+            w,
+            Some(b),
+            op.eps as f32,
+            outputs[0].slice_mut::<T>(),
+            mean,
+            rstd,
+        );
     }
     true
 }
@@ -63,7 +74,8 @@ pub unsafe fn layer_norm_grad<T: Storage>(
             accumulate: false,
         });
         let dx = outputs[0].slice_mut::<T>();
-        norm::layer_norm_backward(x, w, mean, rstd, dy, dx, grads, scratch.floats());
+        let (isa, sums) = (scratch.isa, scratch.floats());
+        norm::layer_norm_backward(isa, x, w, mean, rstd, dy, dx, grads, sums);
     }
     true
 }
@@ -71,6 +83,7 @@ pub unsafe fn layer_norm_grad<T: Storage>(
 /// # Safety
 /// As [`super::run`].
 pub unsafe fn rms_norm<T: Storage>(
+    isa: Isa,
     op: &RmsNorm,
     inputs: &[View<'_>],
     outputs: &[View<'_>],
@@ -81,7 +94,14 @@ pub unsafe fn rms_norm<T: Storage>(
     // SAFETY: passed on.
     unsafe {
         let [x, w] = [inputs[0], inputs[1]].map(|view| view.slice::<T>());
-        norm::rms_norm(x, w, op.eps as f32, outputs[0].slice_mut::<T>(), outputs[1].slice_mut());
+        norm::rms_norm(
+            isa,
+            x,
+            w,
+            op.eps as f32,
+            outputs[0].slice_mut::<T>(),
+            outputs[1].slice_mut(),
+        );
     }
     true
 }
@@ -107,32 +127,37 @@ pub unsafe fn rms_norm_grad<T: Storage>(
             accumulate: false,
         });
         let dx = outputs[0].slice_mut::<T>();
-        norm::rms_norm_backward(x, w, inputs[2].slice(), dy, dx, grads, scratch.floats());
+        let (isa, sums) = (scratch.isa, scratch.floats());
+        norm::rms_norm_backward(isa, x, w, inputs[2].slice(), dy, dx, grads, sums);
     }
     true
 }
 
 /// # Safety
 /// As [`super::run`].
-pub unsafe fn softmax<T: Storage>(inputs: &[View<'_>], outputs: &[View<'_>]) -> bool {
+pub unsafe fn softmax<T: Storage>(isa: Isa, inputs: &[View<'_>], outputs: &[View<'_>]) -> bool {
     // SAFETY: passed on.
     unsafe {
         let columns = inputs[0].ty().last();
-        rows::softmax(inputs[0].slice::<T>(), columns, outputs[0].slice_mut::<T>());
+        rows::softmax(isa, inputs[0].slice::<T>(), columns, outputs[0].slice_mut::<T>());
     }
     true
 }
 
 /// # Safety
 /// As [`super::run`].
-pub unsafe fn softmax_grad<T: Storage>(inputs: &[View<'_>], outputs: &[View<'_>]) -> bool {
+pub unsafe fn softmax_grad<T: Storage>(
+    isa: Isa,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+) -> bool {
     if inputs[0].ty().dtype != inputs[1].ty().dtype {
         return false;
     }
     // SAFETY: passed on.
     unsafe {
         let [y, dy] = [inputs[0], inputs[1]].map(|view| view.slice::<T>());
-        rows::softmax_backward(y, dy, inputs[0].ty().last(), outputs[0].slice_mut::<T>());
+        rows::softmax_backward(isa, y, dy, inputs[0].ty().last(), outputs[0].slice_mut::<T>());
     }
     true
 }
@@ -149,11 +174,33 @@ pub unsafe fn cross_entropy<T: Storage>(
         let [loss, accuracy] = [outputs[0], outputs[1]].map(|view| view.slice_mut::<f32>());
         (inputs[0].slice::<T>(), inputs[1].slice::<i32>(), loss, accuracy)
     };
-    let (classes, losses) = (inputs[0].ty().last(), &mut scratch.floats()[..labels.len()]);
-    rows::cross_entropy(logits, labels, classes, losses, None).expect("labels were checked");
+    let (isa, classes) = (scratch.isa, inputs[0].ty().last());
+    let losses = &mut scratch.floats()[..labels.len()];
+    rows::cross_entropy(isa, logits, labels, classes, losses, None).expect("labels were checked");
     let counted = rows::counted(labels);
     loss[0] = (losses.iter().map(|&loss| f64::from(loss)).sum::<f64>() / counted) as f32;
-    accuracy[0] = (rows::hits(logits, labels, classes) as f64 / counted) as f32;
+    let hits = rows::hits(logits, labels, classes).filter(|&hit| hit).count();
+    accuracy[0] = (hits as f64 / counted) as f32;
+    true
+}
+
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn cross_entropy_rows<T: Storage>(
+    isa: Isa,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+) -> bool {
+    // SAFETY: passed on.
+    let (logits, labels, scores) = unsafe {
+        (inputs[0].slice::<T>(), inputs[1].slice::<i32>(), outputs[0].slice_mut::<f32>())
+    };
+    let classes = inputs[0].ty().last();
+    let (losses, hits) = scores.split_at_mut(labels.len());
+    rows::cross_entropy(isa, logits, labels, classes, losses, None).expect("labels were checked");
+    for (hit, row) in hits.iter_mut().zip(rows::hits(logits, labels, classes)) {
+        *hit = f32::from(u8::from(row));
+    }
     true
 }
 
@@ -168,11 +215,13 @@ pub unsafe fn cross_entropy_grad<T: Storage>(
     let (labels, dloss, dlogits) = unsafe {
         (inputs[1].slice::<i32>(), inputs[2].slice::<f32>()[0], outputs[0].slice_mut::<T>())
     };
-    let (classes, losses) = (inputs[0].ty().last(), &mut scratch.floats()[..labels.len()]);
+    let (isa, classes) = (scratch.isa, inputs[0].ty().last());
+    let losses = &mut scratch.floats()[..labels.len()];
     let scale = (f64::from(dloss) / rows::counted(labels)) as f32;
     // SAFETY: as above.
     let done = match unsafe { apart::<T>(inputs[0], outputs[0]) } {
         Some(x) => rows::cross_entropy_grad(
+            isa,
             x,
             labels,
             classes,
@@ -181,7 +230,7 @@ pub unsafe fn cross_entropy_grad<T: Storage>(
             None,
             dlogits,
         ),
-        None => rows::cross_entropy_in_place(dlogits, labels, classes, scale, losses, None),
+        None => rows::cross_entropy_in_place(isa, dlogits, labels, classes, scale, losses, None),
     };
     done.expect("labels were checked");
     true
@@ -207,32 +256,39 @@ pub unsafe fn reduce<T: Storage>(
     outputs: &[View<'_>],
     scratch: Scratch<'_>,
 ) -> bool {
-    let (view, scratch) = (outputs[0], scratch.floats());
+    let (view, isa, scratch) = (outputs[0], scratch.isa, scratch.floats());
     // SAFETY: passed on.
     unsafe {
         let x = inputs[0].slice::<T>();
         if view.ty().dtype == DType::F32 {
-            sum(op, inputs[0].ty(), x, view.slice_mut::<f32>(), scratch);
+            sum(isa, op, inputs[0].ty(), x, view.slice_mut::<f32>(), scratch);
             return true;
         }
         let (sums, scratch) = scratch.split_at_mut(view.ty().elements());
-        sum(op, inputs[0].ty(), x, sums, scratch);
+        sum(isa, op, inputs[0].ty(), x, sums, scratch);
         match view.ty().dtype {
-            DType::BF16 => store_slice(sums, view.slice_mut::<bf16>()),
-            DType::F16 => store_slice(sums, view.slice_mut::<f16>()),
+            DType::BF16 => store_slice(isa, sums, view.slice_mut::<bf16>()),
+            DType::F16 => store_slice(isa, sums, view.slice_mut::<f16>()),
             _ => return false,
         }
     }
     true
 }
 
-fn sum<T: Storage>(op: &Reduce, ty: &Type, x: &[T], out: &mut [f32], scratch: &mut [f32]) {
+fn sum<T: Storage>(
+    isa: Isa,
+    op: &Reduce,
+    ty: &Type,
+    x: &[T],
+    out: &mut [f32],
+    scratch: &mut [f32],
+) {
     let [_, summed, inner] = op.extents(ty);
     if of_rows(op, inner) {
-        rows::row_sums(x, out);
+        rows::row_sums(isa, x, out);
     } else if inner > 0 {
         let matrices = x.chunks(summed.max(1) * inner).zip(out.chunks_mut(inner));
-        matrices.for_each(|(x, out)| rows::column_sums(x, out, false, scratch));
+        matrices.for_each(|(x, out)| rows::column_sums(isa, x, out, false, scratch));
     }
     if op.scale != 1.0 {
         out.iter_mut().for_each(|sum| *sum *= op.scale as f32);
@@ -241,22 +297,23 @@ fn sum<T: Storage>(op: &Reduce, ty: &Type, x: &[T], out: &mut [f32], scratch: &m
 
 /// # Safety
 /// As [`super::run`].
-pub unsafe fn square_sum<T: Storage>(x: &View<'_>, sums: &View<'_>, slot: usize) -> bool {
+pub unsafe fn square_sum<T: Storage>(isa: Isa, x: &View<'_>, sums: &View<'_>, slot: usize) -> bool {
     // SAFETY: passed on; the sums are read and written through the output alone.
     let (x, sums) = unsafe { (x.slice::<T>(), sums.slice_mut::<f32>()) };
     let own = &mut sums[slot..][..SquareSum::blocks(x.len())];
-    rows::block_square_sums(x, SquareSum::BLOCK, own);
+    rows::block_square_sums(isa, x, SquareSum::BLOCK, own);
     true
 }
 
 /// # Safety
 /// As [`super::run`].
-pub unsafe fn gather<T: Storage>(inputs: &[View<'_>], outputs: &[View<'_>]) -> bool {
+pub unsafe fn gather<T: Storage>(isa: Isa, inputs: &[View<'_>], outputs: &[View<'_>]) -> bool {
     // SAFETY: passed on.
     unsafe {
         let (table, ids) = (inputs[0].slice::<T>(), inputs[1].slice::<i32>());
         let columns = inputs[0].ty().last();
-        rows::gather(table, ids, columns, outputs[0].slice_mut::<T>()).expect("ids were checked");
+        rows::gather(isa, table, ids, columns, outputs[0].slice_mut::<T>())
+            .expect("ids were checked");
     }
     true
 }
@@ -278,7 +335,8 @@ pub unsafe fn scatter<T: Storage>(
                 if !op.accumulate {
                     table.fill(0.0);
                 }
-                rows::scatter_add(dy, ids, inputs[1].ty().last(), table).expect("ids were checked");
+                let columns = inputs[1].ty().last();
+                rows::scatter_add(scratch.isa, dy, ids, columns, table).expect("ids were checked");
                 true
             }
             DType::BF16 => scatter_rounded::<T, bf16>(op, inputs, outputs, scratch),
@@ -303,7 +361,7 @@ unsafe fn scatter_rounded<T: Storage, Y: Storage>(
         table.fill(Y::from_f32(0.0));
     }
     let order = bytemuck::cast_slice_mut(&mut scratch.bytes[..scatter_scratch(op, inputs[0].ty())]);
-    rows::scatter_add_rounded(dy, ids, inputs[1].ty().last(), order, table)
+    rows::scatter_add_rounded(scratch.isa, dy, ids, inputs[1].ty().last(), order, table)
         .expect("ids were checked");
     true
 }
@@ -316,6 +374,7 @@ pub fn scatter_scratch(op: &EmbeddingGrad, ids: &Type) -> usize {
 /// # Safety
 /// As [`super::run`].
 pub unsafe fn quantize<T: Storage>(
+    isa: Isa,
     op: &Quantize,
     inputs: &[View<'_>],
     outputs: &[View<'_>],
@@ -326,7 +385,7 @@ pub unsafe fn quantize<T: Storage>(
             return true;
         }
         let (quantized, scales) = (outputs[0].slice_mut::<u8>(), outputs[1].slice_mut::<f32>());
-        quant::quantize(op.codebook, op.block, inputs[0].slice::<T>(), quantized, scales);
+        quant::quantize(isa, op.codebook, op.block, inputs[0].slice::<T>(), quantized, scales);
     }
     true
 }
@@ -349,6 +408,7 @@ pub unsafe fn dequantize_nf4<T: Storage>(
 /// # Safety
 /// As [`super::run`].
 pub unsafe fn dequantize<T: Storage>(
+    isa: Isa,
     op: &Dequantize,
     inputs: &[View<'_>],
     outputs: &[View<'_>],
@@ -356,7 +416,14 @@ pub unsafe fn dequantize<T: Storage>(
     // SAFETY: passed on.
     unsafe {
         let (quantized, scales) = (inputs[0].slice::<u8>(), inputs[1].slice::<f32>());
-        quant::dequantize(op.codebook, op.block, quantized, scales, outputs[0].slice_mut::<T>());
+        quant::dequantize(
+            isa,
+            op.codebook,
+            op.block,
+            quantized,
+            scales,
+            outputs[0].slice_mut::<T>(),
+        );
     }
     true
 }

@@ -53,13 +53,13 @@ pub unsafe fn attend<T: Storage>(
     outputs: &[View<'_>],
     scratch: Scratch<'_>,
 ) -> bool {
-    let dims = dims(op, inputs[0].ty());
+    let (isa, dims) = (scratch.isa, dims(op, inputs[0].ty()));
     // SAFETY: passed on.
     let (qkv, out, lse) =
         unsafe { (inputs[0].slice::<T>(), outputs[0].slice_mut::<T>(), outputs[1].slice_mut()) };
     // SAFETY: passed on.
     let masked = unsafe { masked(op, 1, inputs) };
-    attention::forward(&dims, scores(op), &masked, qkv, out, lse, scratch.floats());
+    attention::forward(isa, &dims, scores(op), &masked, qkv, out, lse, scratch.floats());
     true
 }
 
@@ -71,7 +71,7 @@ pub unsafe fn attend_back<T: Storage>(
     outputs: &[View<'_>],
     scratch: Scratch<'_>,
 ) -> bool {
-    let dims = dims(op, inputs[0].ty());
+    let (isa, dims) = (scratch.isa, dims(op, inputs[0].ty()));
     // SAFETY: passed on.
     let (saved, dout, dqkv) = unsafe {
         let [qkv, out, lse] = [inputs[0], inputs[1], inputs[2]];
@@ -81,7 +81,7 @@ pub unsafe fn attend_back<T: Storage>(
     };
     // SAFETY: passed on.
     let masked = unsafe { masked(op, 4, inputs) };
-    attention::backward(&dims, scores(op), &masked, saved, dout, dqkv, scratch.floats());
+    attention::backward(isa, &dims, scores(op), &masked, saved, dout, dqkv, scratch.floats());
     true
 }
 
@@ -105,7 +105,7 @@ pub unsafe fn attend_cached<T: Storage>(
     scratch: Scratch<'_>,
 ) -> bool {
     let (qkv_type, keys_type) = (inputs[0].ty(), inputs[1].ty());
-    let dims = cache_dims(op, qkv_type, keys_type);
+    let (isa, dims) = (scratch.isa, cache_dims(op, qkv_type, keys_type));
     let (_, queries) = cached_scratch(op, qkv_type, keys_type, scratch.threads);
     // SAFETY: the caches are this op's outputs, read through them alone.
     let (qkv, position, out, keys, values) = unsafe {
@@ -130,7 +130,7 @@ pub unsafe fn attend_cached<T: Storage>(
     }
     let cache = Cache { keys: &*keys, values: &*values };
     let place = Place { position, window: op.mask.window };
-    attention::decode(&dims, scores(op), place, held, cache, out, scratch);
+    attention::decode(isa, &dims, scores(op), place, held, cache, out, scratch);
     true
 }
 
@@ -157,11 +157,12 @@ pub unsafe fn rotate<T: Storage>(
         },
         op,
     };
+    let isa = scratch.isa;
     if inputs[0].same_place(&outputs[0]) {
-        rows::rope_in_place(&rotary, y, scratch.floats());
+        rows::rope_in_place(isa, &rotary, y, scratch.floats());
     } else {
         // SAFETY: passed on.
-        rows::rope(&rotary, unsafe { inputs[0].slice::<T>() }, y, scratch.floats());
+        rows::rope(isa, &rotary, unsafe { inputs[0].slice::<T>() }, y, scratch.floats());
     }
     true
 }

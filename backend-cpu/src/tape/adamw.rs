@@ -9,7 +9,8 @@ use tightrope_core::ops::Map;
 use tightrope_core::{DType, Type};
 
 use crate::arena::View;
-use crate::fast::vmath::{Isa, Simd, Storage, dispatched};
+use crate::fast::vmath::{Simd, Storage, dispatched};
+use crate::isa::Isa;
 
 /// Inputs that all parameters share: whether the step is taken, the factor of gradients, the learning rate, and both corrections.
 const SHARED: usize = 5;
@@ -276,7 +277,7 @@ mod tests {
     }
 
     /// The bytes of all tensors after an update.
-    fn updated(tape: &Tape, known: &AdamW, types: &[Type], ok: f32) -> Vec<u8> {
+    fn updated(isa: Isa, tape: &Tape, known: &AdamW, types: &[Type], ok: f32) -> Vec<u8> {
         let starts: Vec<u64> = types
             .iter()
             .scan(0, |end, ty| {
@@ -303,7 +304,7 @@ mod tests {
         unsafe { arena.scratch(0, 4) }.copy_from_slice(&ok.to_ne_bytes());
         let outputs: Vec<View<'_>> = known.written().iter().map(|&(at, _)| views[at]).collect();
         // SAFETY: as above; the outputs are those that the map writes in place.
-        unsafe { tape.run(&views, &outputs) };
+        unsafe { tape.run(isa, &views, &outputs) };
         // SAFETY: as above.
         unsafe { arena.scratch(0, bytes) }.to_vec()
     }
@@ -328,11 +329,12 @@ mod tests {
             let tape = Tape::compile(&map, &types.iter().collect::<Vec<_>>()).expect("registers");
             assert_eq!(tape.known, Some(Known::AdamW(known)));
             let plain = Tape { known: None, ..tape.clone() };
-            for ok in [1.0, 0.0] {
-                let own = updated(&tape, &known, &types, ok);
+            for (isa, ok) in Isa::available().flat_map(|isa| [(isa, 1.0), (isa, 0.0)]) {
+                let own = updated(isa, &tape, &known, &types, ok);
                 assert!(
-                    own == updated(&plain, &known, &types, ok),
-                    "{known:?}, {gradient:?}, {ok}"
+                    own == updated(isa, &plain, &known, &types, ok),
+                    "{known:?}, {gradient:?}, {ok} on {}",
+                    isa.name()
                 );
             }
         }

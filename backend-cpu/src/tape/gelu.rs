@@ -12,7 +12,8 @@ use tightrope_core::{DType, Type};
 
 use super::adamw::BUILT;
 use crate::arena::View;
-use crate::fast::vmath::{self, Isa, Simd, Storage, dispatched};
+use crate::fast::vmath::{self, Simd, Storage, dispatched};
+use crate::isa::Isa;
 
 /// Elements that are read before any of them is written: an output may have the place of an input.
 const PART: usize = 64;
@@ -209,7 +210,7 @@ mod tests {
     use crate::arena::Arena;
 
     /// What a tape writes over its last input, as bits; any NaN as one, as a sum of two has the sign of either.
-    fn made(tape: &Tape, types: &[Type]) -> Vec<u64> {
+    fn made(isa: Isa, tape: &Tape, types: &[Type]) -> Vec<u64> {
         let bytes = types[0].bytes().next_multiple_of(256) as u64;
         let arena = Arena::new(bytes * types.len() as u64).expect("memory");
         let views: Vec<View<'_>> =
@@ -228,7 +229,7 @@ mod tests {
         }
         let output = *views.last().expect("an input");
         // SAFETY: as above; the map is element by element, so that its output may be written over an input.
-        unsafe { tape.run(&views, &[output]) };
+        unsafe { tape.run(isa, &views, &[output]) };
         // SAFETY: as above.
         let bytes =
             unsafe { arena.scratch(bytes * (types.len() as u64 - 1), types[0].bytes() as u64) };
@@ -254,10 +255,13 @@ mod tests {
                     Tape::compile(&map, &types.iter().collect::<Vec<_>>()).expect("registers");
                 assert!(matches!(tape.known, Some(Known::Gelu(_))), "{dtype:?} of {inputs}");
                 let plain = Tape { known: None, ..tape.clone() };
-                let (own, plain) = (made(&tape, &types), made(&plain, &types));
-                let other = own.iter().zip(&plain).position(|(own, plain)| own != plain);
-                let values = other.map(|at| [own[at], plain[at]].map(f64::from_bits));
-                assert_eq!(values, None, "{dtype:?} of {inputs}, element {other:?}");
+                for isa in Isa::available() {
+                    let (own, plain) = (made(isa, &tape, &types), made(isa, &plain, &types));
+                    let other = own.iter().zip(&plain).position(|(own, plain)| own != plain);
+                    let values = other.map(|at| [own[at], plain[at]].map(f64::from_bits));
+                    let what = format!("{dtype:?} of {inputs} on {}", isa.name());
+                    assert_eq!(values, None, "{what}, element {other:?}");
+                }
             }
         }
     }

@@ -347,6 +347,11 @@ impl Driver for Emulated {
         limits().cuda().tensor_cores
     }
 
+    fn replay_operations(&self) -> u64 {
+        // A processor that emulates threads one by one.
+        100_000_000
+    }
+
     fn wgmma(&self) -> Option<u32> {
         self.device().faults.wgmma
     }

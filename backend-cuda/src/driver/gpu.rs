@@ -251,6 +251,11 @@ impl Driver for Gpu {
         requirements::tensor_cores(self.code.capability())
     }
 
+    fn replay_operations(&self) -> u64 {
+        // A small GPU of some years ago does 5e12 a second, where each replay costs nothing that can be measured.
+        2_000_000_000_000
+    }
+
     fn wgmma(&self) -> Option<u32> {
         self.wgmma
     }

@@ -7,6 +7,7 @@ mod cublaslt;
 #[cfg(any(test, feature = "emulation"))]
 mod emulated;
 mod gpu;
+mod in_flight;
 mod nccl;
 mod nvml;
 pub mod nvrtc;
@@ -21,6 +22,7 @@ pub use copy_queues::{CopyQueues, Event, Pinned, Queue, Wait};
 #[cfg(any(test, feature = "emulation"))]
 pub use emulated::{Emulated, Faults};
 pub use gpu::Gpu;
+pub use in_flight::InFlight;
 pub use requirements::{Version, has_wgmma, tensor_cores};
 pub use staging::{HALF_BYTES, HALVES, Staging};
 use tightrope_core::launch::Boxed;
@@ -80,6 +82,9 @@ pub trait Driver: CopyQueues + Links {
 
     /// What its tensor cores multiply as it's stored.
     fn tensor_cores(&self) -> &'static [DType];
+
+    /// Operations that it does in some tenths of a second at most: no more are recorded to be replayed as one.
+    fn replay_operations(&self) -> u64;
 
     /// Multiprocessors that multiply for warpgroups (Hopper's `wgmma`), and whose copy engine takes tensor maps.
     fn wgmma(&self) -> Option<u32>;

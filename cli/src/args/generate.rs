@@ -12,29 +12,31 @@ use super::SettingArgs;
   tightrope generate runs/a --prompt 'Once upon a time' --max-tokens 200
   tightrope generate models/gpt2 --prompt Hello --temperature 0
   tightrope generate models/gpt2 --weight-bits 4 --dry-run
-  tightrope generate models/llama-3-instruct --chat 'Why is the sky blue?'")]
+  tightrope generate models/llama-3-instruct --chat 'Why is the sky blue?'
+  tightrope generate models/llama-3-instruct --chat - < conversation.json")]
 pub struct Generate {
     /// Run, checkpoint (directory or .tar) or Hugging Face directory; without it, the newest run
     #[arg(value_hint = ValueHint::AnyPath)]
     pub model: Option<PathBuf>,
-    /// Text to continue
+    /// Text to continue; - reads it from standard input
     #[arg(long, value_name = "TEXT", default_value = "\n", hide_default_value = true)]
     pub prompt: String,
-    /// Text to answer: written by the model's chat template as what a user says
+    /// Text to answer: written by the model's chat template as what a user says; or a conversation in JSON, as rows of data have it: '[{"role":
+    /// "user", "content": "Hi"}]'; - reads it from standard input
     #[arg(long, value_name = "TEXT", conflicts_with = "prompt")]
     pub chat: Option<String>,
     /// Tokens to generate
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub max_tokens: usize,
-    /// Randomness; 0 always takes the likeliest token
-    #[arg(long, value_name = "X", default_value_t = 0.8, value_parser = temperature)]
-    pub temperature: f64,
-    /// Draw from the K likeliest tokens only; 0 is all of them
-    #[arg(long, value_name = "K", default_value_t = 0)]
-    pub top_k: usize,
-    /// Draw from the likeliest tokens that together have this probability
-    #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = probability)]
-    pub top_p: f64,
+    /// Randomness; 0 always takes the likeliest token [default: that of the model's generation_config.json, else 0.8]
+    #[arg(long, value_name = "X", value_parser = temperature)]
+    pub temperature: Option<f64>,
+    /// Draw from the K likeliest tokens only; 0 is all of them [default: that of generation_config.json, else 0]
+    #[arg(long, value_name = "K")]
+    pub top_k: Option<usize>,
+    /// Draw from the likeliest tokens that together have this probability [default: that of generation_config.json, else 1]
+    #[arg(long, value_name = "P", value_parser = probability)]
+    pub top_p: Option<f64>,
     /// Show the memory that it would take, and run nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -13,5 +13,5 @@ use crate::output;
 pub fn run(args: &Completions) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "tightrope", &mut script);
-    output::print(&String::from_utf8_lossy(&script))
+    output::print_raw(&String::from_utf8_lossy(&script))
 }

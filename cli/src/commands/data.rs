@@ -5,8 +5,10 @@ use std::io::{self, IsTerminal as _};
 use serde_json::json;
 use tightrope::encode::{self, Shards};
 use tightrope::rows::Shown;
+use tightrope::settings::Command;
 
 use super::plan::write;
+use super::said;
 use crate::args::{Data, DataShow, Tokenize};
 use crate::failure::Failure;
 use crate::output;
@@ -23,10 +25,10 @@ pub fn run(args: &Data) -> Result<(), Failure> {
 }
 
 fn show(args: &DataShow) -> Result<(), Failure> {
-    let mut settings = args.settings.load()?;
+    let mut settings = said(&args.settings, Command::Show)?;
     settings.data.files.clone_from(&args.files);
     let shown = Shown::of(&settings, args.rows)?;
-    shown.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    shown.notes.iter().for_each(|note| output::note(&format!("note: {note}")));
     if let Some(file) = &args.html {
         write(file, &shown.html())?;
     }
@@ -35,13 +37,13 @@ fn show(args: &DataShow) -> Result<(), Failure> {
         (false, Some(file)) => output::print(&format!("wrote {}\n", file.display())),
         (false, None) => {
             let coloured = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            output::print(&shown.text(coloured))
+            output::print_raw(&shown.text(coloured))
         }
     }
 }
 
 fn tokenize(args: &Tokenize) -> Result<(), Failure> {
-    let mut settings = args.settings.load()?;
+    let mut settings = said(&args.settings, Command::Tokenize)?;
     settings.data.files.clone_from(&args.files);
     let Shards { files, tokens, tokenizer, vocab } = encode::shards(&settings, &args.out)?;
     if args.json {

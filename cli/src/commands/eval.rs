@@ -9,6 +9,7 @@ use serde_json::json;
 use tightrope::generate::Scored;
 use tightrope::model::{self, Unit};
 use tightrope::score::{Accuracy, ChoiceScores, Classified, TextScores};
+use tightrope::settings::Command;
 
 use super::load;
 use crate::args::Eval;
@@ -23,7 +24,13 @@ use crate::output;
 /// # Errors
 /// A model or data that can't be read, and those of the device.
 pub fn run(args: &Eval) -> Result<(), Failure> {
-    let (loaded, device) = load(args.model.as_deref(), &args.settings)?;
+    let reader = match args {
+        Eval { texts, .. } if !texts.is_empty() => Command::Texts,
+        Eval { choices, .. } if !choices.is_empty() => Command::Choices,
+        Eval { predict, .. } if !predict.is_empty() => Command::Predict,
+        Eval { .. } => Command::Eval,
+    };
+    let (loaded, device) = load(args.model.as_deref(), &args.settings, reader)?;
     let dir = loaded.dir().to_owned();
     let loaded = loaded.watching(rows_shown());
     if !args.texts.is_empty() {

@@ -1,10 +1,13 @@
 //! `tightrope generate`: text from a model.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::time::Instant;
 
+use anyhow::Context as _;
 use serde_json::json;
 use tightrope::generate::Asked;
+use tightrope::plain;
+use tightrope::settings::Command;
 use tightrope::view::brief;
 
 use super::load;
@@ -18,7 +21,8 @@ use crate::output;
 /// # Errors
 /// A model that can't be read, a prompt that it doesn't know, and those of the device.
 pub fn run(args: &Generate) -> Result<(), Failure> {
-    let (loaded, device) = load(args.model.as_deref(), &args.settings)?;
+    let reader = if args.chat.is_some() { Command::Answer } else { Command::Generate };
+    let (loaded, device) = load(args.model.as_deref(), &args.settings, reader)?;
     let dir = loaded.dir().to_owned();
     if args.dry_run {
         let plan = loaded.plan_generator(&*device)?.plan;
@@ -31,10 +35,19 @@ pub fn run(args: &Generate) -> Result<(), Failure> {
             false => output::print(&format!("{}\n", brief::memory(&plan))),
         };
     }
+    let prompt = text_of(args.chat.as_deref().unwrap_or(&args.prompt))?;
+    let defaults = loaded.generation()?;
+    if !defaults.ignored.is_empty() {
+        let ignored = defaults.ignored.join(", ");
+        eprintln!(
+            "note: the model's generation_config.json asks for {ignored}, which isn't applied"
+        );
+    }
     let mut generator = loaded.generator(device)?;
     let started = Instant::now();
     let (mut text, mut begun) = (String::new(), false);
     let mut out = io::stdout().lock();
+    let is_terminal = out.is_terminal();
     // A reader that has closed the pipe has seen enough.
     let mut show = |piece: &str| {
         text.push_str(piece);
@@ -42,17 +55,21 @@ pub fn run(args: &Generate) -> Result<(), Failure> {
             return true;
         }
         // A prompt goes on in the text; a question doesn't.
-        let prompt = if begun || args.chat.is_some() { "" } else { args.prompt.as_str() };
+        let before = if begun || args.chat.is_some() { "" } else { prompt.as_str() };
         begun = true;
-        write!(out, "{prompt}{piece}").and_then(|()| out.flush()).is_ok()
+        // A file or a pipe gets the text itself.
+        let shown = match is_terminal {
+            true => plain::escaped(piece),
+            false => piece.into(),
+        };
+        write!(out, "{before}{shown}").and_then(|()| out.flush()).is_ok()
     };
-    let prompt = args.chat.as_deref().unwrap_or(&args.prompt);
     let asked = Asked {
-        prompt,
+        prompt: &prompt,
         max_tokens: args.max_tokens,
-        temperature: args.temperature,
-        top_k: args.top_k,
-        top_p: args.top_p,
+        temperature: args.temperature.or(defaults.temperature).unwrap_or(0.8),
+        top_k: args.top_k.or(defaults.top_k).unwrap_or(0),
+        top_p: args.top_p.or(defaults.top_p).unwrap_or(1.0),
     };
     let tokens = match args.chat {
         Some(_) => generator.answer(&asked, &mut show)?,
@@ -71,10 +88,22 @@ pub fn run(args: &Generate) -> Result<(), Failure> {
                 "peak_bytes": generator.peak_bytes(),
                 "model": dir,
             });
-            format!("{object}\n")
+            format!("{}\n", plain::escaped_json(&object))
         }
     };
     // As above.
     let _ = out.write_all(end.as_bytes());
     Ok(())
+}
+
+/// The text that a flag gives. `-` is standard input, without the line break at its end.
+fn text_of(said: &str) -> Result<String, Failure> {
+    if said != "-" {
+        return Ok(said.to_owned());
+    }
+    let mut text = String::new();
+    let read = io::stdin().lock().read_to_string(&mut text);
+    read.context("can't read the text from standard input")?;
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())
 }

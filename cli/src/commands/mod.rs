@@ -24,28 +24,45 @@ use tightrope::devices::Devices;
 use tightrope::generate::Loaded;
 use tightrope::recipe::Step;
 use tightrope::run::directory;
-use tightrope::settings::Device;
+use tightrope::settings::{Command as Reader, Device, Settings};
 use tightrope::view::brief;
 
 use crate::args::{Command, SettingArgs};
 use crate::failure::Failure;
+use crate::output;
+
+/// Settings for a command, with notes of them on stderr.
+fn said(settings: &SettingArgs, reader: Reader) -> Result<Settings, Failure> {
+    let (settings, notes) = settings.said(reader)?;
+    notes.iter().for_each(|note| output::note(&format!("note: {note}")));
+    Ok(settings)
+}
 
 /// The model in `dir`, or of the newest run, and the device that it's asked to run on.
-fn load(dir: Option<&Path>, settings: &SettingArgs) -> Result<(Loaded, Box<dyn Backend>), Failure> {
+fn load(
+    dir: Option<&Path>,
+    settings: &SettingArgs,
+    reader: Reader,
+) -> Result<(Loaded, Box<dyn Backend>), Failure> {
+    let said = said(settings, reader)?;
     let path = dir.map_or_else(directory::newest, |dir| Ok(dir.to_owned()))?;
-    let loaded = Loaded::open(&path, &settings.said()?)?
-        .hearing(|plan| eprintln!("{}", brief::memory(plan)));
+    let loaded = Loaded::open(&path, &said)?.hearing(|plan| output::note(&brief::memory(plan)));
     let mut devices = Devices::default();
     let device = devices.open(loaded.device())?;
-    loaded.notes().iter().for_each(|note| eprintln!("note: {note}"));
-    devices.notes.iter().for_each(|note| eprintln!("{note}"));
+    loaded.notes().iter().for_each(|note| output::note(&format!("note: {note}")));
+    devices.notes.iter().for_each(|note| output::note(note));
     Ok((loaded, device))
 }
 
 /// The training step that is asked for, on a GPU that isn't here where it's for a `card`.
-fn asked(settings: &SettingArgs, card: Option<&'static Card>) -> Result<Step, Failure> {
-    let mut settings = settings.load()?;
-    settings.notes().iter().for_each(|note| eprintln!("note: {note}"));
+fn asked(
+    settings: &SettingArgs,
+    reader: Reader,
+    card: Option<&'static Card>,
+) -> Result<Step, Failure> {
+    let mut settings = said(settings, reader)?;
+    settings.check()?;
+    settings.notes().iter().for_each(|note| output::note(&format!("note: {note}")));
     if card.is_some() {
         settings.run.device = Device::Cuda(0);
     }

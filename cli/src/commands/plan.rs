@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use serde_json::Value;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
 use tightrope::cards::Card;
 use tightrope::core::Backend;
 use tightrope::devices::Devices;
@@ -17,6 +18,7 @@ use tightrope::plan::stages::Stages;
 use tightrope::plan::techniques::Techniques;
 use tightrope::profile::Profile;
 use tightrope::recipe::Step;
+use tightrope::settings::Command;
 use tightrope::view::advice::{Advice, Subject};
 use tightrope::view::summary::Summary;
 use tightrope::view::sweep::Sweep;
@@ -35,12 +37,12 @@ const WIDTHS: (usize, usize) = (80, 160);
 /// Wrong settings, a step that doesn't fit the memory, and a file that can't be written.
 pub fn run(args: &Plan) -> Result<(), Failure> {
     let card = args.gpu.as_deref().map(Card::named).transpose()?;
-    let asked = super::asked(&args.settings, card)?;
+    let asked = super::asked(&args.settings, Command::Plan, card)?;
     let Step { config, scope, .. } = &asked;
     let profile = args.measured.as_deref().map(Profile::read).transpose()?;
     let mut devices = Devices::default();
     let device = devices.open(&asked.device)?;
-    devices.notes.iter().for_each(|note| eprintln!("{note}"));
+    devices.notes.iter().for_each(|note| output::note(note));
     let swept = || {
         let rates = scope.rates.known(&*device, config.precision, scope.threads).rates;
         Sweep::new(scope, config, &*device, &rates)
@@ -62,7 +64,7 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
         };
     }
     if args.scale {
-        let found = Scale::new(scope, config, &*device, &GPUS)?;
+        let found = Scale::new(scope, config, &*device, &GPUS, &mut planned_shown())?;
         return if args.json {
             output::print_json(&scale::json(&found))
         } else {
@@ -87,12 +89,10 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     }
     let (planned, device, rates) = (&planned, &*device, &known.rates);
     let subject = Subject { config, scope, planned, budget, device, rates };
-    let stages = || match scope.shard && config.ranks > 1 {
-        true => Stages::new(scope, config, device).map(Some),
-        false => Ok(None),
-    };
+    let cut = scope.shard && config.ranks > 1;
+    let stages = || cut.then(|| Stages::new(scope, config, device));
     let advice = || match args.advice {
-        true => Advice::new(&subject).map(Some),
+        true => Some(Advice::new(&subject)),
         false => Advice::soon(&subject),
     };
     if args.json {
@@ -100,10 +100,13 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
             return Err(refusal.with_detail("smallest", summary.json()).into());
         }
         let mut object = summary.json();
-        if let Some(stages) = stages()? {
+        if let Some(stages) = stages() {
             object["stages"] = ranks::stages_json(&stages);
         }
-        object["advice"] = advice()?.map_or(Value::Null, |advice| advice.json());
+        object["advice"] = advice().map_or(Value::Null, |advice| advice.json());
+        if let Some(profile) = &profile {
+            object["measured"] = json!(profile);
+        }
         return output::print_json(&object);
     }
     let width = terminal_size::terminal_size().map_or(WIDTHS.0, |(width, _)| width.0.into());
@@ -117,14 +120,30 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     }
     // It's there to be read while a few more plans are made.
     output::print(&text)?;
-    if let Some(stages) = stages()? {
+    if let Some(stages) = stages() {
         output::print(&ranks::stages_text(&stages))?;
     }
-    match advice()? {
+    match advice() {
         Some(advice) => output::print(&advice.text(planned, summary.estimate.step_s)),
         None => output::print(
             "\nwhat memory buys takes some thirty plans to say: `--advice` makes them\n",
         ),
+    }
+}
+
+/// Shows on a terminal how many of how many plans are made.
+fn planned_shown() -> impl FnMut(usize, usize) {
+    const TEMPLATE: &str = "{percent:>3}% {pos}/{len} numbers of GPUs planned";
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
+        bar.set_style(style);
+    }
+    move |done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+        if done == all {
+            bar.finish_and_clear();
+        }
     }
 }
 

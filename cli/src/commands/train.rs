@@ -1,14 +1,16 @@
 //! `tightrope train`: a run from its settings to its last checkpoint.
 
+use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use serde_json::json;
-use tightrope::core::Backend;
+use tightrope::core::{Backend, Cancel};
 use tightrope::data::Tokenizer;
 use tightrope::devices::{Devices, Spec};
-use tightrope::machine::{resident, resident_peak};
+use tightrope::machine::{Load, resident, resident_peak};
 use tightrope::model::{self, Unit};
 use tightrope::nn::{Precision, Rates};
 use tightrope::profile::{self, Profile};
@@ -16,15 +18,17 @@ use tightrope::ranks::{Together, refuse_alone};
 use tightrope::rates::{Known, Store};
 use tightrope::recipe::{Planned, Recipe};
 use tightrope::run::{Batches, Ended, Evaluation, Stepped, describe_ranks, directory};
+use tightrope::settings::Command;
 use tightrope::units::human_bytes;
 use tightrope::view::brief::brief;
+use tightrope::view::outlook::Outlook;
 use tightrope::view::step::{ShownProgram, programs};
 use tightrope::view::trace::trace;
 
 use super::plan::write;
 use crate::args::Train;
 use crate::failure::Failure;
-use crate::output::print_to;
+use crate::output::{note, print_json_to, print_to};
 use crate::progress::{Progress, Readings, StepInfo};
 use crate::signals::Interrupt;
 
@@ -35,7 +39,9 @@ use crate::signals::Interrupt;
 /// [`Failure::Interrupted`] after SIGINT or SIGTERM.
 pub fn run(args: &Train) -> Result<(), Failure> {
     let interrupt = Interrupt::default();
-    let together = Together::connect(&args.settings.said()?)?;
+    let together = Together::connect(&args.settings.said(Command::Train)?.0)?;
+    // Each rank says whom it has ignored.
+    together.iter().filter_map(|together| together.note.as_ref()).for_each(|said| note(said));
     // Of several ranks, one speaks.
     let speaks = together.as_ref().is_none_or(Together::is_first);
     let progress = |steps, done| match args.quiet || !speaks {
@@ -46,7 +52,7 @@ pub fn run(args: &Train) -> Result<(), Failure> {
     let mut open = |spec: &Spec| {
         let device = devices.open(spec);
         let notes = devices.notes.drain(..);
-        notes.filter(|_| speaks).for_each(|note| eprintln!("{note}"));
+        notes.filter(|_| speaks).for_each(|said| note(&said));
         device
     };
     let store = Store::of_user();
@@ -54,8 +60,11 @@ pub fn run(args: &Train) -> Result<(), Failure> {
     let world = World {
         open: &mut open,
         rates: &|device, precision, threads| store.measured(device, precision, threads),
+        compare: &|device, precision, seconds, waited| {
+            store.compare(device, precision, seconds, waited)
+        },
         listen: &|| interrupt.listen(),
-        stop: &mut || interrupt.requested(),
+        cancel: interrupt.cancel(),
         progress: &progress,
         out: if speaks { &mut stdout } else { &mut nowhere },
         together,
@@ -66,16 +75,21 @@ pub fn run(args: &Train) -> Result<(), Failure> {
 /// Opens a device.
 type Open<'a> = &'a mut dyn FnMut(&Spec) -> tightrope::Result<Box<dyn Backend>>;
 
+/// Compares predicted and measured seconds of a step, given the part of the time that the run waited for a processor.
+type Compare<'a> = &'a dyn Fn(&dyn Backend, Precision, (f64, f64), Option<f64>) -> Option<String>;
+
 /// What a run meets.
 struct World<'a> {
     /// Opens devices.
     open: Open<'a>,
     /// The rates of a device.
     rates: &'a dyn Fn(&mut dyn Backend, Precision, usize) -> Known,
+    /// Returns a note for the user if the two differ too much.
+    compare: Compare<'a>,
     /// Asks for signals. Until then they end the process, which has nothing to lose before the run begins.
     listen: &'a dyn Fn() -> anyhow::Result<()>,
-    /// Asked before every micro-batch whether to end.
-    stop: &'a mut dyn FnMut() -> bool,
+    /// Ends the run once it's requested.
+    cancel: Cancel,
     /// Shows the progress of so many steps, of which so many are done.
     progress: &'a dyn Fn(u64, u64) -> Progress,
     /// Where results go.
@@ -86,8 +100,8 @@ struct World<'a> {
 
 /// As [`run`], in this world.
 fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
-    let World { open, rates, listen, stop, progress, out, mut together } = world;
-    let mut said = args.settings.said()?;
+    let World { open, rates, compare, listen, cancel, progress, out, mut together } = world;
+    let (mut said, own_notes) = args.settings.said(Command::Train)?;
     match &together {
         Some(together) => together.describe(&mut said)?,
         None => refuse_alone(&said)?,
@@ -112,10 +126,13 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     let checkpoint_copy = planned.checkpoint_copy();
     let table = brief(&planned, &known);
     let mut notes = planned.recipe.notes.clone();
+    notes.extend(own_notes);
+    notes.extend(Outlook::new(&planned, &known.rates)?.map(|outlook| outlook.text()));
     let steps = planned.recipe.step.rate.steps;
     let mut profiling = Profiling::asked(args, &mut planned, &known.rates)?;
     let resident_start = resident();
     let writes = together.as_ref().is_none_or(Together::is_first);
+    let is_alone = together.is_none();
     if let Some(mut together) = together {
         together.agree_on_plan(&planned)?;
         notes.extend(together.link(&mut *planned.device)?);
@@ -135,21 +152,25 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     }
     let config = run.config().clone();
     let (unit, scored) = (Unit::of(&config), Unit::scored(&config));
-    let mut progress = progress(steps, run.done().steps);
+    let progress = Rc::new(RefCell::new(progress(steps, run.done().steps)));
     for note in &notes {
-        progress.note(&format!("note: {note}"));
+        progress.borrow_mut().note(&format!("note: {note}"));
     }
-    progress.note(&format!("{table}\n{:<11}{}", "run", dir.display()));
-    run.stop_when(stop);
+    progress.borrow_mut().note(&format!("{table}\n{:<11}{}", "run", dir.display()));
+    run.cancel_by(cancel);
+    let shown = Rc::clone(&progress);
+    run.tell_by(move |words| shown.borrow_mut().note(words));
+    let load = Load::now();
     for stepped in &mut run {
-        show(&mut progress, &stepped?, [unit, scored]);
+        show(&mut progress.borrow_mut(), &stepped?, [unit, scored]);
     }
-    progress.finish();
-    run.take_notes().iter().for_each(|note| progress.note(note));
+    progress.borrow_mut().finish();
+    let waited = load.waited();
+    run.take_notes().iter().for_each(|note| progress.borrow_mut().note(note));
     let summary = run.summary().clone();
     if run.ended() == Some(Ended::Interrupted) {
         let done = summary.done.steps;
-        progress.note(&format!(
+        progress.borrow_mut().note(&format!(
             "stopped after step {done} of {steps}; its checkpoint is written\n\
              continue with: tightrope train --resume {}",
             dir.display()
@@ -157,9 +178,9 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
         return interrupted(args, out, &dir, done);
     }
     let (evaluation, sample) = run.finish()?;
-    run.take_notes().iter().for_each(|note| progress.note(note));
+    run.take_notes().iter().for_each(|note| progress.borrow_mut().note(note));
     if run.ended() == Some(Ended::Interrupted) {
-        progress.note(&format!(
+        progress.borrow_mut().note(&format!(
             "stopped after all {steps} steps, before the held-out data was scored; the checkpoint is written\n\
              score it with: tightrope eval {}",
             dir.display()
@@ -168,18 +189,23 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     }
     let step_s = summary.times.median();
     if let Some(step_s) = step_s {
-        progress.note(&format!(
+        progress.borrow_mut().note(&format!(
             "a step took {step_s:.4} s (median), and {predicted_step_s:.4} s were predicted"
         ));
+        // Ranks wait for each other too.
+        let device = run.backend().filter(|_| is_alone);
+        let seconds = (predicted_step_s, step_s);
+        let note = device.and_then(|device| compare(device, config.precision, seconds, waited));
+        note.iter().for_each(|note| progress.borrow_mut().note(&format!("note: {note}")));
     }
     let ranks = run.rank_times();
     if let Some(line) = describe_ranks(&ranks) {
-        progress.note(&line);
+        progress.borrow_mut().note(&line);
     }
     if let Some(profiling) = &mut profiling {
         let profile = &mut profiling.profile;
         (profile.step_s, profile.ranks) = (step_s, run.rank_steps()?);
-        progress.note(profile.text().trim_end());
+        progress.borrow_mut().note(profile.text().trim_end());
         // What others would write is in this one's.
         if writes {
             profiling.write(&dir)?;
@@ -187,7 +213,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     }
     let outside = run.backend().and_then(Backend::outside_bytes);
     if let Some(bytes) = outside {
-        progress.note(&format!(
+        progress.borrow_mut().note(&format!(
             "besides the plan, the device takes {} for its context and its kernels' code",
             human_bytes(bytes)
         ));
@@ -200,6 +226,8 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
             "last_loss": summary.last_loss,
             "step_s": step_s,
             "predicted_step_s": predicted_step_s,
+            "rates": known.source.name(),
+            "waited_for_processor": waited,
             "tokens_per_s": summary.speeds.median(),
             "heldout_loss": evaluation.as_ref().map(|evaluation| evaluation.loss),
             "heldout_tokens": evaluation.as_ref().map(|evaluation| evaluation.tokens),
@@ -224,7 +252,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
         for (name, value) in evaluation.iter().flat_map(|evaluation| &evaluation.metrics) {
             object[format!("heldout_{name}")] = json!(value);
         }
-        print_to(out, &format!("{object}\n"))
+        print_json_to(out, &object)
     } else {
         print_to(out, &ending(&dir, scored, evaluation.as_ref(), sample.as_deref(), run.data()))
     }
@@ -234,7 +262,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
 fn interrupted(args: &Train, out: &mut dyn Write, dir: &Path, steps: u64) -> Result<(), Failure> {
     if args.json {
         let object = json!({ "interrupted": true, "steps": steps, "run": dir, "exit_code": 130 });
-        print_to(out, &format!("{object}\n"))?;
+        print_json_to(out, &object)?;
     }
     Err(Failure::Interrupted)
 }

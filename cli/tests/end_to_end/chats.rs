@@ -144,8 +144,11 @@ fn a_model_answers_and_its_turn_ends() {
         message.contains("broken.jinja") && message.contains("isn't a Jinja template"),
         "{message}"
     );
-    // A template that isn't spoken by isn't in the way.
-    ok(dir.path(), "generate out --prompt q --chat-template broken.jinja --max-tokens 2");
+    // A template that isn't spoken by isn't in the way, and naming one is refused.
+    let unread = "generate out --prompt q --chat-template broken.jinja";
+    let (code, message) = refused(dir.path(), unread);
+    assert!(code == 2 && message.contains("doesn't read `data.chat_template`"), "{message}");
+    ok(dir.path(), "generate out --prompt q --max-tokens 2");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{TINY, command, folder, ok, refused, run, stderr};
+use super::{TINY, command, folder, heeding, ok, refused, run, stderr};
 
 /// Waits until `is_so`, for a minute at most.
 fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -21,8 +21,10 @@ fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// A run of very many steps into `a`, a few of which it has done.
 fn under_way(dir: &Path) -> Child {
-    let words = format!("train --data text.txt --out a {TINY} --steps 1000000 --log-every 1");
-    let child = command(dir, &words).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let words = format!(
+        "train --data text.txt --out a {TINY} --steps 1000000 --save-every 1000000 --log-every 1"
+    );
+    let child = heeding(dir, &words).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let metrics = dir.join("a/metrics.jsonl");
     wait("steps are logged", || {
         fs::read_to_string(&metrics).is_ok_and(|text| text.lines().count() >= 5)
@@ -163,6 +165,67 @@ fn what_a_killed_process_left_is_removed_at_the_next_start() {
 }
 
 #[test]
+fn the_directory_of_a_run_that_made_nothing_is_taken_again() {
+    let dir = folder();
+    let mut slow = heeding(dir.path(), &format!("{SLOW} --out a --batch 256"));
+    let child = slow.stderr(Stdio::piped()).spawn().unwrap();
+    let settings = dir.path().join("a/run.toml");
+    wait("it begins", || settings.is_file() && dir.path().join("a/metrics.jsonl").is_file());
+    let again = format!("train --data text.txt --out a {TINY}");
+    let (code, message) = refused(dir.path(), &again);
+    assert_eq!(code, 2);
+    assert!(message.contains(&format!("process {} on `", child.id())), "{message}");
+    signal(&child, "-KILL");
+    child.wait_with_output().unwrap();
+    assert!(settings.is_file());
+    ok(dir.path(), &again);
+    let (code, message) = refused(dir.path(), &again);
+    assert_eq!(code, 2);
+    assert!(message.contains("`a` already holds a run"), "{message}");
+}
+
+/// A run whose step takes ten seconds and more.
+const SLOW: &str = "train --preset gpt2 --layers 2 --channels 256 --heads 4 --context 256 --threads 1 --vocab 512 --tokenizer byte \
+                    --steps 2 --warmup 0";
+
+/// Seconds from a signal to the words with which the run begins its checkpoint, of a run whose step takes very long.
+fn heeds(dir: &Path, words: &str, sent: &str) -> f64 {
+    use std::io::{BufRead as _, BufReader};
+    let mut slow = heeding(dir, &format!("{SLOW} --out slow {words}"));
+    let mut child = slow.stderr(Stdio::piped()).spawn().unwrap();
+    let metrics = dir.join("slow/metrics.jsonl");
+    wait("it begins", || metrics.is_file());
+    std::thread::sleep(Duration::from_millis(1500));
+    signal(&child, sent);
+    let asked = Instant::now();
+    let mut took = None;
+    let mut said = String::new();
+    for line in BufReader::new(child.stderr.take().unwrap()).lines() {
+        let line = line.unwrap();
+        if line.contains("writing its checkpoint") {
+            took = Some(asked.elapsed().as_secs_f64());
+        }
+        said += &format!("{line}\n");
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
+    assert!(dir.join("slow/checkpoints/step-0").is_dir(), "{said}");
+    took.unwrap_or_else(|| panic!("nothing was told: {said}"))
+}
+
+/// A step of a minute and more, in one pass and in several, is dropped.
+#[test]
+fn a_signal_is_heeded_within_a_long_step() {
+    for (sent, words) in [
+        ("-TERM", "--batch 256 --micro-batch 256 --recompute block"),
+        ("-INT", "--batch 512 --micro-batch 64"),
+    ] {
+        let dir = folder();
+        let took = heeds(dir.path(), words, sent);
+        assert!(took < 2.0, "{words}: {took} s after {sent}");
+    }
+}
+
+#[test]
 fn a_result_that_cannot_be_written_is_an_error() {
     let dir = folder();
     for words in ["train --data text.txt --json", "train --data text.txt", "plan --json"] {
@@ -180,7 +243,7 @@ fn the_last_evaluation_answers_signals() {
     let text = fs::read_to_string(dir.path().join("text.txt")).unwrap();
     fs::write(dir.path().join("long.txt"), text.repeat(2000)).unwrap();
     let words = format!("train --data long.txt --set data.holdout=0.9 --out a {TINY}");
-    let child = command(dir.path(), &words).stderr(Stdio::piped()).spawn().unwrap();
+    let child = heeding(dir.path(), &words).stderr(Stdio::piped()).spawn().unwrap();
     let last = dir.path().join("a/checkpoints/step-12");
     wait("it is saved", || last.is_dir());
     signal(&child, "-TERM");
@@ -196,12 +259,19 @@ fn the_last_evaluation_answers_signals() {
 fn weights_that_diverge_are_never_a_checkpoint() {
     let dir = folder();
     let wild = "--optimizer sgd --lr 1e30 --clip 0 --warmup 0 --schedule constant --save-every 1";
-    for (out, more) in [("a", "--set memory.consume_gradients=true"), ("b", "")] {
+    for (out, more, said) in [
+        ("a", "--set memory.consume_gradients=true", "has loss NaN and gradient norm NaN"),
+        ("b", "", "isn't finite"),
+    ] {
         let words = format!("train --data text.txt --out {out} {TINY} {wild} {more}");
         let (code, message) = refused(dir.path(), &words);
         assert_eq!(code, 1);
-        assert!(message.contains("finite"), "{message}");
+        assert!(message.contains(said), "{message}");
         let checkpoints = dir.path().join(out);
+        // A run that made nothing takes its directory with it.
+        if !checkpoints.exists() {
+            continue;
+        }
         for (step, path) in tightrope::data::checkpoint::list(&checkpoints).unwrap() {
             let saved = tightrope::data::Checkpoint::open(&path).unwrap();
             for tensor in saved.model.tensors() {
@@ -282,7 +352,7 @@ fn a_run_that_goes_on_after_faults_ends_in_the_same_bytes() {
 #[test]
 fn too_little_memory_from_the_system_is_said_and_is_no_abort() {
     let mut codes = vec![];
-    for mebibytes in [2, 3, 4, 6, 8, 10, 16, 24, 48, 64, 1024] {
+    for mebibytes in [2, 3, 4, 6, 8, 10, 16, 20, 22, 24, 26, 28, 32, 48, 64, 1024] {
         let dir = folder();
         let words = format!("train --data text.txt --out a {TINY} --device cpu --json");
         let inner = command(dir.path(), &words);
@@ -292,6 +362,8 @@ fn too_little_memory_from_the_system_is_said_and_is_no_abort() {
             .args(inner.get_args())
             .current_dir(dir.path())
             .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+            // A backtrace takes memory that there is none of.
+            .env("RUST_BACKTRACE", "1")
             .output()
             .unwrap();
         let (code, said) = (output.status.code(), stderr(&output));

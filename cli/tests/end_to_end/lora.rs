@@ -200,6 +200,7 @@ fn adapters_that_do_not_fit_are_refused() {
     copy("whole", &|_| {}, None);
     copy("rank", &|config| config["r"] = 8.into(), None);
     copy("dora", &|config| config["use_dora"] = true.into(), None);
+    copy("qalora", &|config| config["use_qalora"] = true.into(), None);
     copy("target", &|config| config["target_modules"] = vec!["c_atn"].into(), None);
     copy("fewer", &|config| config["target_modules"] = vec!["c_attn"].into(), None);
     copy("lost", &|_| {}, Some("h.1.attn.c_attn.lora_B"));
@@ -227,7 +228,12 @@ fn adapters_that_do_not_fit_are_refused() {
             1,
             "has shape [4, 32], the model needs [8, 32]",
         ),
-        (format!("--init {gpt2} --lora-init dora"), 2, "key `use_dora`: is true"),
+        (format!("--init {gpt2} --lora-init dora"), 1, "lora_magnitude_vector` [96] is missing"),
+        (
+            format!("--init {gpt2} --lora-init qalora"),
+            2,
+            "key `use_qalora`: is true; supported: false",
+        ),
         (format!("--init {gpt2} --lora-init target"), 2, "did you mean `c_attn`?"),
         (
             format!("--init {gpt2} --lora-init fewer"),
@@ -243,7 +249,7 @@ fn adapters_that_do_not_fit_are_refused() {
         (
             format!("--init {llama} --lora-init whole"),
             2,
-            "no linear layer of the model is called `c_attn`. It has q_proj",
+            "no linear layer of the model is called `c_attn`. It has embed_tokens, q_proj",
         ),
         ("--init m --lora-init whole".to_owned(), 1, "has shape [4, 32], the model needs [4, 16]"),
         (format!("--lora-init whole {TINY}"), 2, "say with --init where that model is"),
@@ -258,4 +264,62 @@ fn adapters_that_do_not_fit_are_refused() {
         assert_eq!(found, code, "`{words}`: {message}");
         assert!(!dir.path().join("run").exists(), "`{words}` left a run");
     }
+}
+
+// DoRA, rsLoRA, other ranks and alphas by name, excluded layers, an adapter of the head, and modules that are trained whole: each was refused.
+#[test]
+fn variants_of_peft_are_trained_as_it_does_saved_and_merged() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity");
+    for case in ["gpt2-dora-case", "llama-adapters-case"] {
+        let (dir, case) = (folder(), root.join(case));
+        let (base, peft) = (case.display(), case.join("adapters"));
+        ok(dir.path(), &format!("verify {base} --device cpu"));
+        let loss = |words: String| json(&ok(dir.path(), &words))["loss"].as_f64().unwrap();
+        let beside = format!("--lora-init {}", peft.display());
+        let adapted = loss(format!("eval {base} {beside} --data text.txt --json"));
+        let words = "--data text.txt --batch 4 --steps 1 --lr 0 --threads 1 --device cpu";
+        ok(dir.path(), &format!("train --init {base} {beside} {words} --out a"));
+        let saved = dir.path().join("a/checkpoints/step-1");
+        // The weight that the head's adapter is beside is the model's own.
+        let mut expected = adapters(&peft);
+        expected.retain(|(name, _)| !name.contains("base_layer"));
+        assert_eq!(adapters(&saved), expected, "{base}");
+        let [mut ours, mut theirs] = [&saved, &peft].map(|dir| described(dir));
+        for file in [&mut ours, &mut theirs] {
+            file["base_model_name_or_path"] = Value::Null;
+        }
+        assert_eq!(ours, theirs, "{base}");
+        ok(dir.path(), "export a merged --merge --tokenizer byte");
+        ok(dir.path(), &format!("export {base} theirs --merge {beside} --tokenizer byte"));
+        for (name, words) in [("a", "eval a"), ("merged", "eval merged"), ("theirs", "eval theirs")]
+        {
+            let found = loss(format!("{words} --data text.txt --json"));
+            assert!((found - adapted).abs() < 1e-5, "{base}, {name}: {found}, not {adapted}");
+        }
+        ok(dir.path(), "train --resume a --steps 2 --lr 1e-3");
+        let more =
+            format!("train --init {base} {words} --out new --lora-rank 2 --set lora.dora=true");
+        ok(dir.path(), &format!("{more} --set lora.rank_pattern=up_proj=3,c_fc=3"));
+        // New lengths begin as those of the rows, so that the model is as it was.
+        let alone = loss(format!("eval {base} --data text.txt --json"));
+        let begun = loss("eval new --data text.txt --json".to_owned());
+        assert!((begun - alone).abs() < 1e-5, "{base}: {begun}, not {alone}");
+    }
+}
+
+#[test]
+fn adapters_of_another_base_are_refused() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity");
+    let (dir, case) = (folder(), root.join("llama-adapters-case"));
+    let other = dir.path().join("other");
+    ok(
+        dir.path(),
+        "train --family llama --layers 2 --channels 32 --heads 4 --context 16 --steps 1 --set model.hidden=72 --set model.kv_heads=2 --set model.tied=false --data text.txt --out run",
+    );
+    ok(dir.path(), "export run other --tokenizer byte");
+    let words =
+        format!("eval {} --lora-init {}/adapters --data text.txt", other.display(), case.display());
+    let (code, message) = refused(dir.path(), &words);
+    assert_eq!(code, 2, "{message}");
+    assert!(message.contains("lm_head.base_layer.weight` isn't `lm_head.weight`"), "{message}");
 }

@@ -2,13 +2,16 @@
 
 mod archives;
 mod chats;
+mod contexts;
 mod distillation;
 mod encoders;
 mod exports;
 mod faults;
+mod heldout;
 mod images;
 mod kernels;
 mod lengths;
+mod limits;
 mod lora;
 mod models;
 mod narrow;
@@ -22,6 +25,7 @@ mod ranks;
 mod refusals;
 mod runs;
 mod scores;
+mod settings;
 mod validation;
 
 use std::fs;
@@ -37,7 +41,21 @@ const TINY: &str =
 
 /// A command in `dir`.
 fn command(dir: &Path, words: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tightrope"));
+    prepared(Command::new(env!("CARGO_BIN_EXE_tightrope")), dir, words)
+}
+
+/// As [`command`], of a process that ignores no signal, as what a script runs in the background does: these tests, too.
+#[cfg(unix)]
+fn heeding(dir: &Path, words: &str) -> Command {
+    if !cfg!(target_os = "linux") {
+        return command(dir, words);
+    }
+    let mut env = Command::new("env");
+    env.args(["--default-signal=HUP,INT,TERM,USR1,XCPU", env!("CARGO_BIN_EXE_tightrope")]);
+    prepared(env, dir, words)
+}
+
+fn prepared(mut command: Command, dir: &Path, words: &str) -> Command {
     command.args(words.split_whitespace()).current_dir(dir);
     command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     // Other tests do, and a processor that stands for a GPU compiles each kernel for seconds.

@@ -2,9 +2,11 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
-use std::net::TcpListener;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,28 +20,35 @@ const LARGER: &str = "--layers 1 --channels 64 --heads 2 --context 16 --batch 12
     --data text.txt --log-every 1 --rank-timeout 3";
 
 /// `words` as so many ranks.
-fn started(dir: &Path, count: usize, words: &str) -> Vec<Child> {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
-    let [count_text, host] = [count.to_string(), "127.0.0.1".to_owned()];
-    let each = (0..count).map(|rank| {
-        let mut command = command(dir, words);
-        let rank = rank.to_string();
-        for (name, value) in [
-            ("RANK", &rank),
-            ("WORLD_SIZE", &count_text),
-            ("LOCAL_RANK", &rank),
-            ("LOCAL_WORLD_SIZE", &count_text),
-            ("MASTER_ADDR", &host),
-            ("TIGHTROPE_PORT", &free),
-        ] {
-            command.env(name, value);
-        }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    });
-    each.collect()
+pub(super) fn started(dir: &Path, count: usize, words: &str) -> Vec<Child> {
+    let port = free_port();
+    (0..count).map(|rank| rank_of(dir, (rank, count), port, words).spawn().unwrap()).collect()
 }
 
-fn ended(ranks: Vec<Child>) -> Vec<Output> {
+/// A port that nobody listens at now.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// `words` as one of `count` ranks, which meet at this port.
+fn rank_of(dir: &Path, (rank, count): (usize, usize), port: u16, words: &str) -> Command {
+    let mut command = command(dir, words);
+    let [rank, count, port] = [rank.to_string(), count.to_string(), port.to_string()];
+    for (name, value) in [
+        ("RANK", rank.as_str()),
+        ("WORLD_SIZE", &count),
+        ("LOCAL_RANK", &rank),
+        ("LOCAL_WORLD_SIZE", &count),
+        ("MASTER_ADDR", "127.0.0.1"),
+        ("TIGHTROPE_PORT", &port),
+    ] {
+        command.env(name, value);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+pub(super) fn ended(ranks: Vec<Child>) -> Vec<Output> {
     ranks.into_iter().map(|rank| rank.wait_with_output().unwrap()).collect()
 }
 
@@ -133,5 +142,147 @@ fn a_rank_that_is_lost_while_checkpoints_are_written_leaves_whole_ones_and_is_na
         assert_eq!(left.count(), 0, "{what}");
         let last = all.last().unwrap().0;
         ok(dir, &format!("train --resume {run} --steps {}", last + 1));
+    }
+}
+
+/// Ports at which a process listens on 127.0.0.1.
+fn listened(process: u32) -> Vec<u16> {
+    let links = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let targets = links.filter_map(|link| fs::read_link(link.path()).ok());
+    let sockets: Vec<String> = targets.map(|target| target.display().to_string()).collect();
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    let port = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_own = sockets.contains(&format!("socket:[{}]", fields.get(9)?));
+        let port = fields[1].strip_prefix("0100007F:")?;
+        (is_own && fields[3] == "0A").then(|| u16::from_str_radix(port, 16).ok()).flatten()
+    };
+    table.lines().filter_map(port).collect()
+}
+
+/// Sends to a port whatever somebody might who isn't a rank, by connections that stay open; how many there were.
+fn attack(port: u16, open: &mut Vec<TcpStream>) -> usize {
+    // A hello of the protocol, and the card of rank 1 of 3 with a proof that is none.
+    let hello = [&b"tightrp\x02"[..], &[5; 32]].concat();
+    let forged = [&hello[..], &[1, 0, 0, 0, 3, 0, 0, 0, 9, 9], &[0; 32]].concat();
+    let old = b"tightrp\x01\x01\0\0\0\x09\x09".to_vec();
+    let garbage = vec![0xA5; 100_000];
+    let all = [forged, old, b"GET / HTTP/1.1\r\n\r\n".to_vec(), garbage, vec![], vec![b't']];
+    let before = open.len();
+    for bytes in all {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { continue };
+        // A rank may close the connection before all is sent.
+        let _ = stream.write_all(&bytes);
+        open.push(stream);
+    }
+    open.len() - before
+}
+
+/// Impostors, some with the protocol's own words, a drip, silent clients and garbage at every port where ranks wait for each other.
+#[test]
+fn ranks_train_to_the_same_bits_whoever_else_connects_with_them() {
+    let dir = folder();
+    let dir = dir.path();
+    let words = format!("{LARGER} --steps 3 --shard 2");
+    for output in ended(started(dir, 3, &format!("train --out undisturbed {words}"))) {
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    let port = free_port();
+    let rank = |out: &str, rank, secret: &str| {
+        let mut command = rank_of(dir, (rank, 3), port, &format!("train --out {out} {words}"));
+        command.env("TIGHTROPE_SECRET", secret).spawn().unwrap()
+    };
+    const SECRET: &str = "known to the ranks of the run";
+    let mut ranks = vec![rank("attacked", 0, SECRET)];
+    // Three that run the same program: first as rank 1, with other secrets and with none.
+    let impostors = [(1, "another"), (1, ""), (2, "a third one")];
+    let impostors = impostors.map(|(of, secret)| rank("of-impostors", of, secret));
+    let (is_done, attacks) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let first = ranks[0].id();
+    let outputs = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut open = vec![];
+            while !is_done.load(Ordering::Relaxed) {
+                for port in listened(first) {
+                    attacks.fetch_add(attack(port, &mut open), Ordering::Relaxed);
+                }
+                thread::sleep(Duration::from_millis(20));
+                // As many as one process may have open.
+                if open.len() > 300 {
+                    open.drain(..100);
+                }
+            }
+        });
+        let since = Instant::now();
+        while attacks.load(Ordering::Relaxed) < 30 {
+            assert!(since.elapsed() < Duration::from_secs(30), "rank 0 doesn't listen");
+            thread::sleep(Duration::from_millis(10));
+        }
+        ranks.push(rank("attacked", 1, SECRET));
+        // The second of three listens once it has met the first.
+        let second = ranks[1].id();
+        let mut open = vec![];
+        while listened(second).is_empty() {
+            assert!(since.elapsed() < Duration::from_secs(30), "rank 1 doesn't listen");
+            thread::sleep(Duration::from_millis(10));
+        }
+        for port in listened(second) {
+            assert_eq!(attack(port, &mut open), 6);
+        }
+        scope.spawn(move || {
+            for port in listened(second) {
+                let mut drip = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                let _ = drip.set_read_timeout(Some(Duration::from_millis(50)));
+                for byte in b"tightrp\x02" {
+                    let _ = drip.write_all(&[*byte]);
+                    let _ = drip.read(&mut [0; 64]);
+                }
+            }
+        });
+        ranks.push(rank("attacked", 2, SECRET));
+        let outputs = ended(ranks);
+        is_done.store(true, Ordering::Relaxed);
+        outputs
+    });
+    for mut impostor in impostors {
+        // It isn't met, and tries until it's ended.
+        let _ = impostor.kill();
+        assert!(!impostor.wait().unwrap().success());
+    }
+    for output in &outputs {
+        assert!(output.status.success(), "{}", stderr(output));
+    }
+    let said = stderr(&outputs[0]);
+    assert!(said.contains("note: rank 0: ") && said.contains("without the secret"), "{said}");
+    assert!(tensors(dir, "attacked", 3) == tensors(dir, "undisturbed", 3));
+    assert!(!dir.join("of-impostors").exists());
+}
+
+#[test]
+fn ranks_elsewhere_need_a_secret_or_the_word_that_none_is_needed() {
+    let dir = folder();
+    let dir = dir.path();
+    let words = format!("{LARGER} --steps 1");
+    let outputs = |secret: &str, out: &str, words: &str| {
+        let port = free_port();
+        let rank = |rank| {
+            let words = format!("train --out {out} {words}");
+            let mut command = rank_of(dir, (rank, 2), port, &words);
+            command.env("MASTER_ADDR", "0.0.0.0").env("TIGHTROPE_SECRET", secret);
+            command.spawn().unwrap()
+        };
+        ended((0..2).map(rank).collect())
+    };
+    for output in outputs("", "refused", &words) {
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("0.0.0.0 is no loopback address"), "{said}");
+        assert!(said.contains("TIGHTROPE_SECRET") && said.contains("--insecure-ranks"), "{said}");
+    }
+    let insecure = format!("{words} --insecure-ranks");
+    for (secret, out, words) in [("a secret", "secret", &words), ("", "insecure", &insecure)] {
+        for output in outputs(secret, out, words) {
+            assert!(output.status.success(), "{out}: {}", stderr(&output));
+        }
     }
 }

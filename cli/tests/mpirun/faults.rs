@@ -17,6 +17,8 @@ pub const SAVED_EVERY: u64 = 5;
 /// Cases of a day, and all of them.
 const DRAWN: u64 = 3;
 const ALL: u64 = 100;
+/// Runs of a case, the last of which must not end well.
+const ATTEMPTS: usize = 10;
 
 /// What befalls a rank.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +29,19 @@ enum Fault {
     Stopped,
     /// It may write no more bytes to any file, as on a disk that is full.
     Full,
+}
+
+impl Fault {
+    /// Lets it befall a process, unless that has ended.
+    fn befall(self, pid: u32) {
+        let (program, words) = match self {
+            Self::Killed => ("kill", ["-KILL".to_owned(), pid.to_string()]),
+            Self::Stopped => ("kill", ["-STOP".to_owned(), pid.to_string()]),
+            Self::Full => ("prlimit", [format!("--pid={pid}"), "--fsize=1000".to_owned()]),
+        };
+        let status = Command::new(program).args(&words).status().expect("a program");
+        println!("{program} {words:?}: {status}");
+    }
 }
 
 /// A number below `below` for what `words` and `draw` say.
@@ -73,11 +88,6 @@ pub fn steps_made(run: &Path) -> u64 {
     fs::read_to_string(run.join("metrics.jsonl")).unwrap_or_default().lines().count() as u64
 }
 
-fn succeeds(program: &str, words: &[String]) {
-    let status = Command::new(program).args(words).status().expect("a program");
-    assert!(status.success(), "{program} {words:?}");
-}
-
 #[test]
 #[ignore = "needs MPI: cargo xtask mpi"]
 fn a_rank_that_is_lost_anywhere_is_named_and_the_run_goes_on_to_the_same_bits() {
@@ -101,26 +111,26 @@ fn a_rank_that_is_lost_anywhere_is_named_and_the_run_goes_on_to_the_same_bits() 
         println!("{what}");
         let stage = shard.to_string();
 
-        let (run, out) = folder.run(&format!("lost-{case}"));
-        let mut command = ranks(mpi, count as usize, &settings(&stage, &out, &steps, &every));
-        let started = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let started = started.expect("mpirun");
-        let since = Instant::now();
-        while steps_made(&run) < at {
-            assert!(since.elapsed() < Duration::from_secs(120), "{what}: no steps");
-            thread::sleep(Duration::from_millis(5));
-        }
-        let pid = process_of(&out, lost).unwrap_or_else(|| panic!("{what}: no such process"));
-        match fault {
-            Fault::Killed => succeeds("kill", &["-KILL".into(), pid.to_string()]),
-            Fault::Stopped => succeeds("kill", &["-STOP".into(), pid.to_string()]),
-            Fault::Full => succeeds("prlimit", &[format!("--pid={pid}"), "--fsize=1000".into()]),
-        }
-        let since = Instant::now();
-        let output = started.wait_with_output().expect("a process");
-        let took = since.elapsed();
-        let errors = text(&output.stderr);
-        assert!(!output.status.success(), "{what}: {errors}");
+        // On a busy machine a run may end before anything befalls it: then another does.
+        let befalls = |attempt: usize| {
+            let (run, out) = folder.run(&format!("lost-{case}-{attempt}"));
+            let mut command = ranks(mpi, count as usize, &settings(&stage, &out, &steps, &every));
+            let started = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+            let started = started.expect("mpirun");
+            let since = Instant::now();
+            while steps_made(&run) < at {
+                assert!(since.elapsed() < Duration::from_secs(120), "{what}: no steps");
+                thread::sleep(Duration::from_millis(5));
+            }
+            if let Some(pid) = process_of(&out, lost) {
+                fault.befall(pid);
+            }
+            let since = Instant::now();
+            let output = started.wait_with_output().expect("a process");
+            (!output.status.success()).then(|| (run, out, text(&output.stderr), since.elapsed()))
+        };
+        let found = (0..ATTEMPTS).find_map(befalls);
+        let (run, out, errors, took) = found.unwrap_or_else(|| panic!("{what}: it ends well"));
         assert!(took < Duration::from_secs(15), "{what}: ended after {took:?}");
         // The others say it, or who launched them.
         let words = [format!("error: rank {lost}"), format!("process rank {lost} with PID")];

@@ -17,6 +17,7 @@ pub mod values;
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use crate::cancel::Cancel;
 use crate::expr::{Binary, Term, Unary};
 use crate::ops::{Case, Permute};
 use crate::plan::Options;
@@ -54,7 +55,9 @@ impl From<DeviceError> for Outcome {
         match error {
             DeviceError::Compile { .. } => Self::Unsupported(words),
             DeviceError::Lost { .. } => Self::Lost(words),
-            DeviceError::OutOfMemory { .. } | DeviceError::Input(_) => Self::Fail(words),
+            DeviceError::OutOfMemory { .. } | DeviceError::Cancelled | DeviceError::Input(_) => {
+                Self::Fail(words)
+            }
         }
     }
 }
@@ -172,7 +175,7 @@ async fn replay(
     for (&tensor, bytes) in tensors.iter().zip(inputs) {
         backend.write(place(tensor)?.start, bytes)?;
     }
-    backend.run(0, 0..plan.programs[0].steps.len())?;
+    backend.run(0, 0..plan.programs[0].steps.len(), &Cancel::default())?;
     let mut read = vec![];
     for &output in outputs {
         read.push(backend.read(&[place(output)?]).await?);

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::windows::row_windows;
 use super::{
-    Array, Case, Cost, Inferred, Rule, convert, ensure, float, traffic, typed, unit, whole,
+    Array, Case, Cost, Inferred, Rule, Work, convert, ensure, float, traffic, typed, unit, whole,
 };
 use crate::error::Result;
 use crate::launch::{Launched, Launches, Limits, Place};
@@ -120,9 +120,14 @@ impl Attention {
     }
 
     fn cost(&self, qkv: &Type, matmuls: u64) -> u64 {
+        2 * matmuls * self.work(qkv).elements * self.head_dim as u64
+    }
+
+    /// Queries of all heads, and their scores.
+    fn work(&self, qkv: &Type) -> Work {
         let (batch, seq_len) = (qkv.shape[0] as u64, qkv.shape[1] as u64);
-        let pairs = self.mask.pairs(seq_len);
-        2 * matmuls * batch * self.heads as u64 * pairs * self.head_dim as u64
+        let heads = batch * self.heads as u64;
+        Work { rows: heads * seq_len, elements: heads * self.mask.pairs(seq_len) }
     }
 
     /// Ops to try, each with its batch and sequence length.
@@ -279,6 +284,10 @@ impl Rule for Attention {
         Cost { flops: Attention::cost(self, inputs[0], 2), bytes: traffic(inputs, outputs) }
     }
 
+    fn work(&self, inputs: &[&Type], _outputs: &[&Type]) -> Work {
+        Attention::work(self, inputs[0])
+    }
+
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
         let [qkv, lse] = [Place::input(0, inputs[0]), Place::output(1, outputs[1])];
         let (batch, seq_len) = (inputs[0].shape[0] as u64, inputs[0].shape[1] as u64);
@@ -387,6 +396,10 @@ impl Rule for AttentionGrad {
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         Cost { flops: self.0.cost(inputs[0], 5), bytes: traffic(inputs, outputs) }
+    }
+
+    fn work(&self, inputs: &[&Type], _outputs: &[&Type]) -> Work {
+        self.0.work(inputs[0])
     }
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {

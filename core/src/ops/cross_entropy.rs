@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::reduce::{THREADS, lanes};
 use super::windows::{part, windows_with_vectors};
 use super::{
-    Array, Case, Cost, Indices, Inferred, Rule, Sample, arity, ensure, float, range, traffic,
+    Array, Case, Cost, Indices, Inferred, Rule, Sample, Work, arity, ensure, float, range, traffic,
     typed, unit, whole,
 };
 use crate::error::Result;
@@ -28,6 +28,11 @@ pub struct CrossEntropy;
 /// Gradient of [`CrossEntropy`]'s loss. Inputs: logits, labels, gradient of the loss (1). Output: gradient of the logits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CrossEntropyGrad;
+
+/// The terms of [`CrossEntropy`]'s means. Inputs: as there. Output: (2, R) in f32, the loss of each row, then 1 where its largest
+/// logit is the label's and else 0; both are 0 where the row doesn't count.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CrossEntropyRows;
 
 /// Operations of a logit, for the cost.
 const FLOPS: u64 = 6;
@@ -222,6 +227,10 @@ impl Rule for CrossEntropy {
         Cost { flops, bytes: traffic(inputs, outputs) }
     }
 
+    fn work(&self, inputs: &[&Type], _outputs: &[&Type]) -> Work {
+        Work::on(&inputs[..1])
+    }
+
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
         let rows = Rows::new(inputs);
         let mut launches = Launches::new();
@@ -236,19 +245,67 @@ impl Rule for CrossEntropy {
     }
 
     fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
-        let (logits, labels) = (inputs[0], inputs[1]);
-        let (mut loss, mut hits) = (0.0, 0.0);
-        for r in 0..labels.len() {
-            let Ok(label) = usize::try_from(labels.index(r)) else { continue };
-            let (row, normaliser) = row(&logits, r);
-            loss += normaliser - row[label];
-            let first = row.iter().enumerate().all(|(v, &logit)| {
-                if v < label { logit < row[label] } else { logit <= row[label] }
-            });
-            hits += f64::from(u8::from(first));
-        }
+        let labels = inputs[1];
+        let scores = (0..labels.len()).map(|r| score(inputs, r));
+        let [loss, hits] =
+            scores.fold([0.0; 2], |sums, [loss, hit]| [sums[0] + loss, sums[1] + hit]);
         outputs[0].set(0, loss / counted(&labels));
         outputs[1].set(0, hits / counted(&labels));
+    }
+}
+
+/// The loss of row `r`, and 1 where its largest logit, the first of equal ones, is the label's; zeros where it doesn't count.
+fn score(inputs: &[Array<'_>], r: usize) -> [f64; 2] {
+    let Ok(label) = usize::try_from(inputs[1].index(r)) else { return [0.0; 2] };
+    let (row, normaliser) = row(&inputs[0], r);
+    let first = row
+        .iter()
+        .enumerate()
+        .all(|(v, &logit)| if v < label { logit < row[label] } else { logit <= row[label] });
+    [normaliser - row[label], f64::from(u8::from(first))]
+}
+
+impl CrossEntropyRows {
+    /// Cases of this family.
+    pub fn cases() -> Vec<Case> {
+        let dtypes = [DType::F32, DType::BF16].into_iter();
+        dtypes.flat_map(samples).map(|inputs| Case::new(Self, inputs)).collect()
+    }
+}
+
+impl Rule for CrossEntropyRows {
+    fn name(&self) -> &'static str {
+        "cross_entropy_rows"
+    }
+
+    fn infer(&self, inputs: &[&Type]) -> Inferred {
+        let [logits, labels] = arity(inputs)?;
+        check(logits, labels)?;
+        Ok(vec![Type::new(logits.dtype.statistics(), [2, logits.rows()])])
+    }
+
+    fn indices(&self, inputs: &[&Type]) -> Vec<Indices> {
+        labels_of(inputs)
+    }
+
+    fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
+        CrossEntropy.cost(inputs, outputs)
+    }
+
+    fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
+        let mut launches = Launches::new();
+        let sums = Place::output(0, outputs[0]);
+        Rows::new(inputs).push(limits, &mut launches, "score_rows", sums, None);
+        Ok(launches)
+    }
+
+    fn reference(&self, inputs: &[Array<'_>], outputs: &[Array<'_>]) {
+        let rows = inputs[1].len();
+        for r in 0..rows {
+            let [loss, hit] = score(inputs, r);
+            outputs[0].set(r, loss);
+            outputs[0].set(rows + r, hit);
+        }
     }
 }
 
@@ -290,6 +347,10 @@ impl Rule for CrossEntropyGrad {
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         let flops = FLOPS * inputs[0].elements() as u64;
         Cost { flops, bytes: traffic(inputs, outputs) }
+    }
+
+    fn work(&self, inputs: &[&Type], _outputs: &[&Type]) -> Work {
+        Work::on(&inputs[..1])
     }
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {

@@ -13,11 +13,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::loss::{
-    Chunks, Head, Scratch, THREADS, counted, gradient_cases, gradient_types, set_gradients,
+    Chunks, Head, Scratch, THREADS, counted, gradient_cases, gradient_types, logits, set_gradients,
 };
 use super::{
-    Array, Case, Cost, Indices, Inferred, LinearCrossEntropy, Rule, Sample, arity, ensure, float,
-    range, traffic, unit, whole,
+    Array, Case, Cost, Indices, Inferred, LinearCrossEntropy, Rule, Sample, Work, arity, ensure,
+    float, range, traffic, unit, whole,
 };
 use crate::dialect::Dialect;
 use crate::error::Result;
@@ -165,6 +165,12 @@ impl LinearDistillation {
         let flops = matmuls * matmul(inputs[0], inputs[1]) + matmul(inputs[3], inputs[4]);
         Cost { flops, bytes: traffic(inputs, outputs) }
     }
+
+    /// Logits of the student and of the teacher.
+    fn work_of(inputs: &[&Type]) -> Work {
+        let [student, teacher] = [0, 3].map(|x| logits(inputs[x], inputs[x + 1]));
+        Work { rows: student.rows, elements: student.elements + teacher.elements }
+    }
 }
 
 /// What the loss of a row reads.
@@ -228,7 +234,8 @@ impl<'a> Taught<'a> {
         let (rows, limits) = (student.rows, student.limits);
         let threads = THREADS.min(limits.workgroup);
         // Each row's hard loss, and after these its soft one.
-        let scratch = student.scratch(launches, 2 * rows);
+        let losses = launches.scratch(DType::F32, 2 * rows);
+        let scratch = student.scratch(launches, losses);
         let teacher = launches.scratch(DType::F32, student.chunk.min(rows) * self.head.padded);
         let count = student.bound(&scratch, "count", threads, 1, rows);
         launches.push(count.param("first", 0u32).param("rows", rows));
@@ -337,6 +344,10 @@ impl Rule for LinearDistillation {
         self.cost_of(inputs, outputs, 1)
     }
 
+    fn work(&self, inputs: &[&Type], _outputs: &[&Type]) -> Work {
+        Self::work_of(inputs)
+    }
+
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
         let mut launches = Launches::new();
         Taught::new(self, limits, inputs, outputs).append(&mut launches);
@@ -384,6 +395,10 @@ impl Rule for LinearDistillationGrad {
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         self.loss.cost_of(inputs, outputs, if self.weight { 3 } else { 2 })
+    }
+
+    fn work(&self, inputs: &[&Type], _outputs: &[&Type]) -> Work {
+        LinearDistillation::work_of(inputs)
     }
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {

@@ -11,7 +11,7 @@ use super::layout::bits;
 use super::reduce::{QUAD, THREADS};
 use super::windows::{part, row_windows, windows_with_vectors};
 use super::{
-    Array, Case, Cost, Indices, Inferred, Rule, arity, ensure, float, traffic, unit, whole,
+    Array, Case, Cost, Indices, Inferred, Rule, Work, arity, ensure, float, traffic, unit, whole,
 };
 use crate::dialect::Dialect;
 use crate::error::Result;
@@ -249,7 +249,15 @@ impl Rule for EmbeddingGrad {
     }
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
-        Cost { flops: inputs[1].elements() as u64, bytes: traffic(inputs, outputs) }
+        let (ids, dy, table) = (inputs[0], inputs[1], outputs[0]);
+        // All rows of the table are written, or where the op accumulates, those that an id names are read and written.
+        let named = (ids.elements().min(self.rows) * dy.last() * table.dtype.size()) as u64;
+        let of_table = if self.accumulate { 2 * named } else { table.bytes() as u64 };
+        Cost { flops: dy.elements() as u64, bytes: traffic(&[ids, dy], &[]) + of_table }
+    }
+
+    fn work(&self, inputs: &[&Type], _outputs: &[&Type]) -> Work {
+        Work::on(&inputs[1..2])
     }
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {

@@ -8,18 +8,20 @@
 //! 2024 describe the saving). The loss is summed apart from the chunks, in the order of the rows.
 
 mod gradient;
+mod rows;
 
 use std::iter;
 
 pub use gradient::LinearCrossEntropyGrad;
 pub(super) use gradient::{gradient_cases, gradient_types, set_gradients};
+pub use rows::LinearCrossEntropyRows;
 
 use serde::{Deserialize, Serialize};
 
 use super::matmul::{Gemm, Stored};
 use super::{
-    Array, Case, Cost, Indices, Inferred, Matrices, Op, Rule, Sample, arity, ensure, float, range,
-    traffic, unit, whole,
+    Array, Case, Cost, Indices, Inferred, Matrices, Op, Rule, Sample, Work, arity, ensure, float,
+    range, traffic, unit, whole,
 };
 use crate::dialect::Dialect;
 use crate::error::Result;
@@ -49,6 +51,7 @@ impl Op {
     pub fn loss(&self) -> Option<&LinearCrossEntropy> {
         match self {
             Self::LinearCrossEntropy(loss) => Some(loss),
+            Self::LinearCrossEntropyRows(LinearCrossEntropyRows(loss)) => Some(loss),
             Self::LinearCrossEntropyGrad(op) => Some(&op.loss),
             Self::LinearDistillation(op) => Some(&op.student),
             Self::LinearDistillationGrad(op) => Some(&op.loss.student),
@@ -79,6 +82,7 @@ impl Op {
     pub fn loss_mut(&mut self) -> Option<&mut LinearCrossEntropy> {
         match self {
             Self::LinearCrossEntropy(loss) => Some(loss),
+            Self::LinearCrossEntropyRows(LinearCrossEntropyRows(loss)) => Some(loss),
             Self::LinearCrossEntropyGrad(op) => Some(&mut op.loss),
             Self::LinearDistillation(op) => Some(&mut op.student),
             Self::LinearDistillationGrad(op) => Some(&mut op.loss.student),
@@ -280,28 +284,33 @@ impl<'a> Chunks<'a> {
 
     fn append(&self, launches: &mut Launches) {
         let threads = THREADS.min(self.limits.workgroup);
-        let scratch = self.scratch(launches, self.rows);
+        let losses = launches.scratch(DType::F32, self.rows);
+        let scratch = self.scratch(launches, losses);
         let count = self.bound(&scratch, "count", threads, 1, self.rows);
         launches.push(count.param("first", 0u32).param("rows", self.rows));
+        self.append_rows(&scratch, launches);
+        let total = self.bound(&scratch, "total", threads, 1, self.rows);
+        launches.push(total.param("first", 0u32).param("rows", self.rows));
+    }
+
+    /// Launches that leave the loss of each row, chunk by chunk, and add its part of the gradients.
+    fn append_rows(&self, scratch: &Scratch, launches: &mut Launches) {
         let mut start = 0;
         while start < self.rows {
             let rows = self.chunk.min(self.rows - start);
             self.logits(start, rows, scratch.logits, launches);
             let flops = 10 * rows * self.padded;
             let normalise =
-                self.bound(&scratch, "normalise", self.normalising_threads(), rows, flops);
+                self.bound(scratch, "normalise", self.normalising_threads(), rows, flops);
             launches.push(normalise.param("first", start).param("rows", rows));
             self.gradients(start, rows, scratch.gradient, launches);
             start += rows;
         }
-        let total = self.bound(&scratch, "total", threads, 1, self.rows);
-        launches.push(total.param("first", 0u32).param("rows", self.rows));
     }
 
-    /// Scratch for a chunk of logits, and for so many numbers of rows.
-    pub(super) fn scratch(&self, launches: &mut Launches, losses: u64) -> Scratch {
+    /// Scratch for a chunk of logits. `losses` holds the loss of each row.
+    pub(super) fn scratch(&self, launches: &mut Launches, losses: Place) -> Scratch {
         let scale = launches.scratch(DType::F32, 2);
-        let losses = launches.scratch(DType::F32, losses);
         let logits = launches.scratch(DType::F32, self.chunk.min(self.rows) * self.padded);
         Scratch { scale, losses, logits, gradient: self.gradient(logits) }
     }
@@ -444,6 +453,11 @@ impl Head {
     }
 }
 
+/// Logits of the rows of `x`, (…, C), by the weight `w`, (V, C).
+pub(super) fn logits(x: &Type, w: &Type) -> Work {
+    Work { rows: x.rows() as u64, elements: (x.rows() * w.shape[0]) as u64 }
+}
+
 /// Rows that count.
 pub(super) fn counted(targets: &Array<'_>) -> f64 {
     (0..targets.len()).filter(|&r| targets.index(r) >= 0).count().max(1) as f64
@@ -483,6 +497,10 @@ impl Rule for LinearCrossEntropy {
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         let flops = 2 * (inputs[0].elements() * inputs[1].shape[0]) as u64;
         Cost { flops, bytes: traffic(inputs, outputs) }
+    }
+
+    fn work(&self, inputs: &[&Type], _outputs: &[&Type]) -> Work {
+        logits(inputs[0], inputs[1])
     }
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {

@@ -77,7 +77,7 @@ impl Map {
     }
 
     /// How many inputs formulas read, of one segment and shared.
-    fn arity(&self) -> usize {
+    pub(crate) fn arity(&self) -> usize {
         self.formulas.iter().map(Expr::arity).max().unwrap_or(0)
     }
 

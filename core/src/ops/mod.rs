@@ -29,14 +29,14 @@ mod transfer;
 mod unfold;
 mod windows;
 
-pub use crate::cost::Cost;
+pub use crate::cost::{Cost, Work};
 pub use attention::{Attention, AttentionGrad, CachedAttention, Dropout, Mask};
 pub use collective::{Collective, Part};
-pub use cross_entropy::{CrossEntropy, CrossEntropyGrad};
+pub use cross_entropy::{CrossEntropy, CrossEntropyGrad, CrossEntropyRows};
 pub use distillation::{LinearDistillation, LinearDistillationGrad};
 pub use gather::{Embedding, EmbeddingGrad};
 pub use layout::{Concat, Expand, Permute, Reshape, Slice, SliceGrad};
-pub use loss::{LOSS_ROWS, LinearCrossEntropy, LinearCrossEntropyGrad};
+pub use loss::{LOSS_ROWS, LinearCrossEntropy, LinearCrossEntropyGrad, LinearCrossEntropyRows};
 pub use map::Map;
 pub(crate) use map::convert;
 pub use matmul::{Epilogue, FusedMatMul, Gemm, MatMul, Matrices, Stored};
@@ -129,6 +129,12 @@ pub trait Rule {
     /// Arithmetic and traffic of one run.
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         Cost { flops: 0, bytes: traffic(inputs, outputs) }
+    }
+
+    /// Rows and elements of one run: those of the outputs, unless the op computes others.
+    fn work(&self, inputs: &[&Type], outputs: &[&Type]) -> Work {
+        let _ = inputs;
+        Work::on(outputs)
     }
 
     /// What a device with these limits runs for it.
@@ -321,10 +327,12 @@ ops![
     RmsNormGrad,
     LinearCrossEntropy,
     LinearCrossEntropyGrad,
+    LinearCrossEntropyRows,
     LinearDistillation,
     LinearDistillationGrad,
     CrossEntropy,
     CrossEntropyGrad,
+    CrossEntropyRows,
     Embedding,
     EmbeddingGrad,
     Rope,
@@ -381,6 +389,9 @@ impl Rule for Op {
     }
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         self.rule().cost(inputs, outputs)
+    }
+    fn work(&self, inputs: &[&Type], outputs: &[&Type]) -> Work {
+        self.rule().work(inputs, outputs)
     }
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
         self.rule().launch(limits, inputs, outputs)?.fit(limits)

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::layout::around;
 use super::windows::{part, row_windows, windows_with_vectors};
-use super::{Array, Case, Cost, Inferred, Rule, arity, ensure, float, traffic, unit};
+use super::{Array, Case, Cost, Inferred, Rule, Work, arity, ensure, float, traffic, unit};
 use crate::dialect::Dialect;
 use crate::error::Result;
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
@@ -476,6 +476,10 @@ impl Rule for Reduce {
         Cost { flops: inputs[0].elements() as u64, bytes: traffic(inputs, outputs) }
     }
 
+    fn work(&self, inputs: &[&Type], _outputs: &[&Type]) -> Work {
+        Work::on(&inputs[..1])
+    }
+
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {
         let mut launches = Launches::new();
         let (x, out) = (Place::input(0, inputs[0]), Place::output(0, outputs[0]));
@@ -551,6 +555,10 @@ impl Rule for SquareSum {
         let tensors = &inputs[1..];
         let elements: usize = tensors.iter().map(|ty| ty.elements()).sum();
         Cost { flops: 2 * elements as u64, bytes: traffic(tensors, &[]) }
+    }
+
+    fn work(&self, inputs: &[&Type], _outputs: &[&Type]) -> Work {
+        Work::on(&inputs[1..])
     }
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {

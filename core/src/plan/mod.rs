@@ -15,6 +15,7 @@ mod blocks;
 mod bound;
 mod buffer;
 mod chunks;
+mod commit;
 mod full;
 mod gaps;
 mod given;
@@ -38,7 +39,7 @@ pub use offsets::{Placement, place};
 use outline::Outline;
 use pages::Pages;
 pub use remat::Checkpoint;
-pub use report::{Alive, ByClass, Report};
+pub use report::{Alive, ByClass, GAPS, Report};
 pub use search::{Found, Needs, Search, Seconds};
 
 pub use crate::ops::Direction;
@@ -114,6 +115,8 @@ pub struct ProgramPlan {
     pub steps: Vec<Step>,
     /// What becomes of its transfers, each before a step or after the last.
     pub events: Vec<(usize, Event)>,
+    /// First step that changes what outlasts a step of training. From there on the program is finished, whoever asks to stop.
+    pub commits_at: usize,
     /// What is where and when: the arena as a map of offset and time, persistent tensors apart.
     pub allocations: Vec<Allocation>,
     /// Live bytes during each step, persistent tensors included.
@@ -137,10 +140,13 @@ impl ProgramPlan {
     }
 
     /// Ranges of steps that a session runs without doing anything between them, in their order, on a device that makes collectives
-    /// itself or doesn't. None is empty.
+    /// itself or doesn't. None is empty. A program that can be stopped is cut where it no longer can.
     pub fn uninterrupted(&self, linked: bool) -> Vec<Range<usize>> {
         let events = self.events_of(linked).map(|(step, _)| step);
-        let cuts: Vec<usize> = std::iter::once(0).chain(events).chain([self.steps.len()]).collect();
+        let commit = Some(self.commits_at).filter(|_| !linked);
+        let mut cuts: Vec<usize> =
+            [0, self.steps.len()].into_iter().chain(events).chain(commit).collect();
+        cuts.sort_unstable();
         cuts.windows(2).map(|cut| cut[0]..cut[1]).filter(|range| !range.is_empty()).collect()
     }
 }
@@ -209,7 +215,10 @@ fn with_activations(graph: Graph, options: &Options, target: &dyn Target) -> Gra
             timeline[steps].iter().all(|live| live + bytes <= most)
         });
     }
-    if fullest(&live(&after)) <= most { after } else { graph }
+    // Each activation that moves is a node less.
+    let nodes =
+        |graph: &Graph| graph.programs.iter().map(|program| program.nodes.len()).sum::<usize>();
+    if nodes(&after) < nodes(&graph) && fullest(&live(&after)) <= most { after } else { graph }
 }
 
 impl Plan {
@@ -310,8 +319,10 @@ impl Plan {
                         .map(|buffer| (allocations[buffer].offset, allocations[buffer].bytes)),
                 })
                 .collect();
+            let events = in_flight::events(&transfers);
             programs.push(ProgramPlan {
-                events: in_flight::events(&transfers),
+                commits_at: commit::commits_at(&graph, program, &events),
+                events,
                 steps,
                 allocations,
                 timeline: timeline.iter().map(|live| live + persistent_bytes).collect(),

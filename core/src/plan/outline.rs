@@ -4,7 +4,8 @@
 use super::remat::{Links, Turn};
 use super::{Options, Target};
 use crate::graph::{Graph, Life, Node, Phase, Program, Tensor, TensorInfo};
-use crate::ops::{Collective, Direction, Rule};
+use crate::ops::{Collective, Direction, Op, Rule};
+use crate::types::Type;
 
 /// A program as numbers: all that lifetimes depend on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -81,6 +82,29 @@ pub struct Stored {
     pub result: bool,
 }
 
+/// Bytes that a target asks for a node besides its tensors.
+struct Asked<'a> {
+    op: &'a Op,
+    types: (Vec<&'a Type>, Vec<&'a Type>),
+    workspace: u64,
+    parameters: u64,
+}
+
+impl<'a> Asked<'a> {
+    /// Bytes for `node`. Those of the node before are taken where it is alike: a target makes launches to tell, and sums over thousands of
+    /// ranks are as many nodes that are alike.
+    fn of(before: Option<Self>, graph: &'a Graph, node: &'a Node, target: &dyn Target) -> Self {
+        let (op, types) = (&node.op, graph.types(node));
+        if let Some(before) = before.filter(|before| before.types == types && before.op == op) {
+            return before;
+        }
+        let workspace = target.workspace(op, &types.0, &types.1);
+        let workspace = workspace.next_multiple_of(target.alignment());
+        let parameters = target.parameters(op, &types.0, &types.1);
+        Self { op, types, workspace, parameters }
+    }
+}
+
 impl Links for Brief {
     fn is_forward(&self) -> bool {
         self.phase == Phase::Forward
@@ -138,6 +162,7 @@ impl Outline {
         }
         let transient = |tensor: Tensor| tensors[tensor.index()].life == Life::Transient;
         let root = |tensor: Tensor| tensors[tensor.index()].root;
+        let mut before: Option<Asked<'_>> = None;
         let nodes = program.nodes.iter().map(|node| {
             let takes_over = |&(output, input): &(usize, usize)| {
                 let Some((&made, &read)) = node.outputs.get(output).zip(node.inputs.get(input))
@@ -153,14 +178,13 @@ impl Outline {
                 true => node.op.may_overwrite().into_iter().filter(takes_over).collect(),
                 false => vec![],
             };
-            let (inputs, outputs) = graph.types(node);
+            let asked = Asked::of(before.take(), graph, node, target);
+            let Asked { workspace, parameters, .. } = *before.insert(asked);
             Brief {
                 phase: node.phase,
                 over,
-                workspace: target
-                    .workspace(&node.op, &inputs, &outputs)
-                    .next_multiple_of(target.alignment()),
-                parameters: target.parameters(&node.op, &inputs, &outputs),
+                workspace,
+                parameters,
                 inputs: node.inputs.clone(),
                 block: node.block,
                 transfer: node.op.direction(),

@@ -9,8 +9,11 @@ use super::Plan;
 use crate::graph::{Class, Life, Role, Tensor};
 use crate::ops::Rule;
 
-/// Bytes of each class at the peak.
+/// Bytes of each class at the peak, and [`GAPS`]. They add up to the peak.
 pub type ByClass = BTreeMap<&'static str, u64>;
+
+/// Bytes that no tensor has at the peak: those that round sizes up to the alignment, and holes of the arena.
+pub const GAPS: &str = "gaps";
 
 /// A tensor that is live at the peak.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -32,7 +35,7 @@ pub struct Report {
     pub peak_bytes: u64,
     /// No arena for these programs can be smaller.
     pub lower_bound_bytes: u64,
-    /// Bytes by class at the peak; frozen ones only where there are any.
+    /// Bytes by class at the peak, which add up to it; frozen ones only where there are any.
     pub by_class: ByClass,
     /// Program with the most live bytes.
     pub peak_program: Role,
@@ -66,6 +69,8 @@ impl Plan {
         for tensor in &alive {
             *by_class.entry(tensor.class).or_default() += tensor.bytes;
         }
+        let gaps = self.peak_bytes().saturating_sub(by_class.values().sum());
+        by_class.insert(GAPS, gaps);
         let nodes = || self.graph.programs.iter().flat_map(|program| &program.nodes);
         let peak_node = self.graph.programs.get(program).and_then(|p| p.nodes.get(step));
         let flops = self.graph.programs.iter().zip(&self.programs);

@@ -71,6 +71,9 @@ impl Session {
     pub(super) async fn run_on_host(&mut self, program: usize) -> Result<(), SessionError> {
         #[cfg(not(target_family = "wasm"))]
         self.wait_for_ranks()?;
+        if let Some(plan) = self.host.as_ref().map(|host| Arc::clone(&host.plan)) {
+            self.keep_written(&plan.graph, &plan.graph.programs[program].nodes).await?;
+        }
         if let Some(host) = &self.host {
             let wanted = host.fetched.iter().map(|&tensor| (tensor, tensor));
             host.fetch((&mut *self.backend, &self.plan), wanted).await?;

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
 use crate::backend::{Backend, DeviceError, HostMemory, now};
+use crate::cancel::Cancel;
 use crate::plan::offload::pieces;
 
 /// Tasks that may wait: a write holds up to [`crate::plan::offload::PIECE`] bytes, and copies of a device its memory.
@@ -162,7 +163,8 @@ impl Hand {
             _ if failure.is_some() => return,
             Task::Write(at, bytes) => backend.write(at, &bytes),
             Task::Take(at, mut from) => from.bytes().and_then(|bytes| backend.write(at, bytes)),
-            Task::Run(program, steps) => backend.run(program, steps),
+            // It belongs to an update, or adds up what has arrived: both are finished.
+            Task::Run(program, steps) => backend.run(program, steps, &Cancel::default()),
         };
         self.failed = done.err();
     }
@@ -224,7 +226,12 @@ mod tests {
             self.0[at as usize..][..data.len()].copy_from_slice(data);
             Ok(())
         }
-        fn run(&mut self, program: usize, _steps: Range<usize>) -> Result<(), DeviceError> {
+        fn run(
+            &mut self,
+            program: usize,
+            _steps: Range<usize>,
+            _cancel: &Cancel,
+        ) -> Result<(), DeviceError> {
             if program == 0 {
                 return Err(DeviceError::Input("program 0".into()));
             }

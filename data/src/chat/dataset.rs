@@ -53,6 +53,8 @@ pub struct Counts {
     pub tokens: usize,
     /// Tokens of these rows that are trained on.
     pub trained: usize,
+    /// Rows among them that the chat template wrote.
+    pub templated: usize,
     /// Rows among them that were cut to the context.
     pub truncated: usize,
     /// Rows that were left out: all that was to be trained on, in one of two answers, is behind the cut, or all that tells them apart.
@@ -160,7 +162,8 @@ impl Chats {
         table: &mut Table,
     ) -> Result<()> {
         for (encoded, (number, _)) in side_by_side(block, config).into_iter().zip(block.iter()) {
-            let mut row = encoded.map_err(|problem| refused(name, *number, problem))?;
+            let encoded = encoded.map_err(|problem| refused(name, *number, problem))?;
+            let Encoded { sequences: mut row, templated } = encoded;
             self.read += 1;
             let length = |tokens: &Vec<u32>| u32::try_from(tokens.len()).unwrap_or(u32::MAX);
             let lengths: Vec<u32> = row.iter().map(length).collect();
@@ -176,6 +179,7 @@ impl Chats {
             }
             self.counts.truncated += usize::from(cut);
             self.counts.rows += 1;
+            self.counts.templated += usize::from(templated);
             for (tokens, uncut) in row.iter().zip(lengths) {
                 self.counts.tokens += tokens.len();
                 self.counts.trained += trained(tokens);
@@ -208,6 +212,14 @@ impl Chats {
         format!("xxh3:{:016x}", hash.digest())
     }
 
+    /// The first token whose id isn't below `vocab`: the number of its row among those of all files, from 1, and the id.
+    pub fn beyond(&self, vocab: usize) -> Option<(usize, u32)> {
+        let Table { tokens, ends, numbers, .. } = &*self.table;
+        let at = tokens.iter().position(|&token| (token & !TRAINED) as usize >= vocab)?;
+        let sequence = ends.partition_point(|&end| end <= at);
+        Some((numbers.get(sequence).map_or(0, |number| number + 1), tokens[at] & !TRAINED))
+    }
+
     /// Tokens of every sequence, uncut, in the order of the files.
     pub fn lengths(&self) -> &[u32] {
         &self.lengths
@@ -237,11 +249,19 @@ impl Chats {
     }
 }
 
+/// A row as tokens.
+struct Encoded {
+    /// One sequence, or two of preferences.
+    sequences: Vec<Vec<u32>>,
+    /// True if the chat template wrote one of them.
+    templated: bool,
+}
+
 /// Encodes rows on all cores, in their order.
 fn side_by_side(
     block: &[(usize, Value)],
     config: &ChatsConfig<'_>,
-) -> Vec<std::result::Result<Vec<Vec<u32>>, Problem>> {
+) -> Vec<std::result::Result<Encoded, Problem>> {
     let encoding = Encoding {
         tokenizer: config.tokenizer,
         template: config.template,
@@ -251,8 +271,9 @@ fn side_by_side(
     let encode = |rows: &[(usize, Value)]| -> Vec<_> {
         let one = |(_, row): &(usize, Value)| {
             let read = conversations(row, config.format)?;
+            let templated = read.iter().any(|row| encoding.is_templated(row));
             if let [single] = &read[..] {
-                return Ok(vec![encoding.tokens(single)?]);
+                return Ok(Encoded { sequences: vec![encoding.tokens(single)?], templated });
             }
             let answers = read.iter().zip(ANSWERS).map(|(row, name)| {
                 let tokens = encoding.tokens(row);
@@ -263,7 +284,7 @@ fn side_by_side(
                 let problem = "the tokens of its `chosen` and its `rejected` answer are the same";
                 return Err(format!("{problem}; remove it"));
             }
-            Ok(answers)
+            Ok(Encoded { sequences: answers, templated })
         };
         rows.iter().map(one).collect()
     };

@@ -74,9 +74,13 @@ fn of_file(name: &str, path: &Path, text_key: Option<&str>) -> Result<RowFormat>
         first.push(row);
         Ok(if first.len() < FIRST { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     });
-    // What reads the whole file says what is wrong with it.
-    if read.is_err() && first.is_empty() {
-        return Ok(RowFormat::Text);
+    // A file whose name says that it has rows isn't text, even if its first row can't be read.
+    if first.is_empty() {
+        match read {
+            Err(error) if told => return Err(error),
+            Err(_) => return Ok(RowFormat::Text),
+            Ok(()) => {}
+        }
     }
     if !first.is_empty() && first.iter().all(is_messages) {
         return Ok(RowFormat::Messages);
@@ -87,6 +91,14 @@ fn of_file(name: &str, path: &Path, text_key: Option<&str>) -> Result<RowFormat>
         .into_iter()
         .filter(|format| format.columns().iter().all(|column| has(column)))
         .collect();
+    if has("label") && has("prompt") && has("completion") {
+        return Err(Error::RowFormat {
+            name: name.to_owned(),
+            problem: "its rows say with `label` whether a completion is wanted (as KTO's), which isn't trained on; leave the column \
+                      out to train on every completion with --format prompt-completion, or pair them as `chosen` and `rejected`"
+                .to_owned(),
+        });
+    }
     // A file whose name doesn't say that it's rows is a text by default.
     if told && has(text_key.unwrap_or(Corpus::TEXT_KEY)) {
         if text_key.is_some() {

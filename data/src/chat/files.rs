@@ -11,7 +11,7 @@ use serde_json::Deserializer;
 
 use super::{Each, parquet, refused};
 use crate::bytes::Bytes;
-use crate::corpus::{BYTE_ORDER_MARK, extension, is_parquet};
+use crate::corpus::{BYTE_ORDER_MARK, extension, is_parquet, lenient};
 use crate::{Error, Result};
 
 /// How rows follow each other in a file.
@@ -82,6 +82,7 @@ fn lines(name: &str, text: &[u8], each: Each<'_>) -> Result<()> {
             );
             return Err(refused(name, row, problem));
         }
+        let line = &*lenient::json(line);
         let mut input = Deserializer::from_slice(line);
         let value = Value::deserialize(&mut input).and_then(|value| input.end().map(|()| value));
         let value = value.map_err(|error| {
@@ -101,6 +102,7 @@ fn lines(name: &str, text: &[u8], each: Each<'_>) -> Result<()> {
 }
 
 fn values(name: &str, text: &[u8], each: Each<'_>) -> Result<()> {
+    let text = &*lenient::json(text);
     let mut input = Deserializer::from_slice(text);
     let mut row = 0;
     if !text.trim_ascii_start().starts_with(b"[") {

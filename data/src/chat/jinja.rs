@@ -1,185 +1,107 @@
-//! What transformers adds to Jinja for chat templates.
+//! Jinja templates as transformers renders them: Jinja 2 with Python's values and methods, in an immutable sandbox, with `generation`
+//! blocks, loop controls, `tojson`, `raise_exception` and `strftime_now`.
+//!
+//! | file | holds |
+//! |---|---|
+//! | [`lexer`], [`parser`], [`ast`] | a template's text as a tree |
+//! | [`value`], [`operators`], [`print`](mod@print) | Python's values, operators and printing |
+//! | [`methods`], [`functions`], [`filters`], [`tested`], [`numbers`], [`json`], [`format`](mod@format) | what templates call |
+//! | [`render`] | the tree with variables as text |
+//!
+//! Templates come from strangers. What one writes, how deep its parts are within each other and how many steps it takes are bounded.
 
-use std::fmt::Write as _;
+mod ast;
+mod filters;
+mod format;
+mod functions;
+mod json;
+mod lexer;
+mod methods;
+mod numbers;
+mod operators;
+mod parser;
+mod print;
+mod render;
+mod tested;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::ops::Range;
+use std::thread;
 
 use chrono::NaiveDate;
-use chrono::format::{Item, StrftimeItems};
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, Output, State, Value};
-use serde::Serialize;
-use serde_json::ser::{Formatter, PrettyFormatter};
+use minijinja::Value as RowValue;
 
-/// Name of a chat template in its environment.
-pub(super) const CHAT: &str = "chat";
 /// Characters that stand where a marked part begins and ends. Unicode never assigns them.
 pub(super) const MARKS: [char; 2] = ['\u{fdd0}', '\u{fdd1}'];
-/// The tags of a marked part, and the templates that stand in for them.
-const TAGS: [(&str, &str); 2] = [("generation", "mark-begin"), ("endgeneration", "mark-end")];
-/// Instructions that a rendering may take, so that a template ends.
-const FUEL: u64 = 20_000_000;
+/// Bytes of the stack on which templates are parsed, and rendered if they may call themselves.
+const STACK: usize = 256 << 20;
 
-/// An environment as transformers makes it, which takes today for `date`.
-///
-/// # Errors
-/// None that is known.
-pub(super) fn environment(date: NaiveDate) -> Result<Environment<'static>, Error> {
-    let mut env = Environment::new();
-    env.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    env.set_fuel(Some(FUEL));
-    env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    env.set_formatter(print);
-    env.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-    env.add_filter("tojson", to_json);
-    // To Python, null isn't iterable: `tools is iterable` asks whether there are tools.
-    env.add_test("iterable", |value: &Value| !value.is_none() && value.try_iter().is_ok());
-    env.add_function("raise_exception", |message: String| -> Result<Value, Error> {
-        Err(Error::new(ErrorKind::InvalidOperation, message))
-    });
-    env.add_function("strftime_now", move |format: String| now(date, &format));
-    Ok(env)
+/// An error of a template, with its place.
+#[derive(Debug)]
+pub(super) struct Error {
+    pub message: String,
+    /// From 1.
+    pub line: usize,
 }
 
-/// Adds the template `source`, whose line ends become newlines as in Jinja. Says whether it marks what the assistant says.
-///
-/// # Errors
-/// Syntax that isn't Jinja's.
-pub(super) fn add(env: &mut Environment<'static>, source: &str) -> Result<bool, Error> {
-    for ((_, name), mark) in TAGS.iter().zip(MARKS) {
-        env.add_template_owned(*name, mark.to_string())?;
+/// A template.
+pub(super) struct Template {
+    tree: ast::Tree,
+    date: NaiveDate,
+}
+
+/// The text that a template made.
+pub(super) struct Rendered {
+    pub text: String,
+    /// The number of each message that a loop walked, and the bytes that the loop wrote for it.
+    pub parts: Vec<(usize, Range<usize>)>,
+}
+
+impl Template {
+    /// Parses a template, which takes `date` for today.
+    ///
+    /// # Errors
+    /// Text that isn't a template's, and one with too much within each other.
+    pub fn parse(source: &str, date: NaiveDate) -> Result<Self, Error> {
+        let tree = on_a_stack(|| parser::parse(source))?;
+        Ok(Self { tree, date })
     }
-    let source = source.replace("\r\n", "\n").replace('\r', "\n");
-    let replaced = marked(&source);
-    let marks = replaced != source;
-    env.add_template_owned(CHAT, replaced)?;
-    Ok(marks)
-}
 
-/// `source` with an inclusion for each tag of a marked part: also a tag, so that white space around it is trimmed alike.
-fn marked(source: &str) -> String {
-    let mut text = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(start) = rest.find("{%") {
-        let inner = start + 2;
-        let Some(end) = rest[inner..].find("%}").map(|end| inner + end) else { break };
-        let inner = &rest[inner..end];
-        let name = inner.trim_matches(['-', '+']).trim();
-        text += &rest[..start];
-        match TAGS.iter().find(|(tag, _)| *tag == name) {
-            Some((_, include)) => {
-                let begins = if inner.starts_with(['-', '+']) { &inner[..1] } else { "" };
-                let ends = if inner.ends_with(['-', '+']) { &inner[inner.len() - 1..] } else { "" };
-                let _ = write!(text, "{{%{begins} include '{include}' {ends}%}}");
+    /// Returns `true` if it marks what the assistant says.
+    pub fn marks(&self) -> bool {
+        self.tree.marks
+    }
+
+    /// Renders it with these variables, of which `messages` is the conversation.
+    ///
+    /// # Errors
+    /// What the template refuses, and bounds that it exceeds.
+    pub fn render(&self, variables: &[(&str, RowValue)]) -> Result<Rendered, Error> {
+        let work = || {
+            let mut converted = Vec::with_capacity(variables.len());
+            for (name, variable) in variables {
+                let value =
+                    value::of_row(variable, 0).map_err(|message| Error { message, line: 1 })?;
+                converted.push(((*name).to_owned(), value));
             }
-            None => text += &rest[start..end + 2],
-        }
-        rest = &rest[end + 2..];
-    }
-    text + rest
-}
-
-/// Prints values as Python does, where a template may come to print one that isn't text.
-fn print(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
-    match value.kind() {
-        ValueKind::Bool => Ok(out.write_str(if value.is_true() { "True" } else { "False" })?),
-        ValueKind::None => Ok(out.write_str("None")?),
-        _ => minijinja::escape_formatter(out, state, value),
+            render::render(&self.tree, converted, self.date)
+        };
+        let rendered = if self.tree.recurs { on_a_stack(work) } else { work() }?;
+        let render::Rendered { text, parts } = rendered;
+        Ok(Rendered { text, parts })
     }
 }
 
-/// `strftime_now`.
-fn now(date: NaiveDate, format: &str) -> Result<String, Error> {
-    if StrftimeItems::new(format).any(|item| matches!(item, Item::Error)) {
-        let message = format!("strftime_now doesn't know the format {format:?}");
-        return Err(Error::new(ErrorKind::InvalidOperation, message));
-    }
-    let mut text = String::new();
-    let time = date.and_time(chrono::NaiveTime::MIN);
-    write!(text, "{}", time.format(format)).map_err(|_| {
-        Error::new(ErrorKind::InvalidOperation, "strftime_now was asked for a time zone")
-    })?;
-    Ok(text)
-}
-
-/// `tojson`, as Python's `json.dumps` writes it.
-fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
-    let indent: Option<usize> = options.get("indent")?;
-    let sorted: Option<bool> = options.get("sort_keys")?;
-    let ascii: Option<bool> = options.get("ensure_ascii")?;
-    options.assert_all_used()?;
-    let failed = |error: serde_json::Error| {
-        Error::new(
-            ErrorKind::InvalidOperation,
-            format!("a value can't be written as JSON: {error}"),
-        )
-    };
-    let mut text = Vec::new();
-    if sorted == Some(true) {
-        // An object of this type has its keys in order.
-        let value = serde_json::to_value(value).map_err(failed)?;
-        write_json(&value, indent, &mut text).map_err(failed)?;
-    } else {
-        write_json(value, indent, &mut text).map_err(failed)?;
-    }
-    let text = String::from_utf8(text)
-        .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
-    Ok(if ascii == Some(true) { escaped(&text) } else { text })
-}
-
-fn write_json(
-    value: &impl Serialize,
-    indent: Option<usize>,
-    to: &mut Vec<u8>,
-) -> serde_json::Result<()> {
-    match indent {
-        Some(indent) => {
-            let spaces = " ".repeat(indent.min(16));
-            let formatter = PrettyFormatter::with_indent(spaces.as_bytes());
-            value.serialize(&mut serde_json::Serializer::with_formatter(to, formatter))
-        }
-        None => value.serialize(&mut serde_json::Serializer::with_formatter(to, Spaced)),
-    }
-}
-
-/// Characters outside of ASCII as JSON's escapes.
-fn escaped(text: &str) -> String {
-    let mut all = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_ascii() {
-            all.push(c);
-        } else {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                let _ = write!(all, "\\u{unit:04x}");
-            }
-        }
-    }
-    all
-}
-
-/// A space after each comma and colon.
-struct Spaced;
-
-impl Formatter for Spaced {
-    fn begin_array_value<W: ?Sized + std::io::Write>(
-        &mut self,
-        out: &mut W,
-        first: bool,
-    ) -> std::io::Result<()> {
-        if first { Ok(()) } else { out.write_all(b", ") }
-    }
-
-    fn begin_object_key<W: ?Sized + std::io::Write>(
-        &mut self,
-        out: &mut W,
-        first: bool,
-    ) -> std::io::Result<()> {
-        if first { Ok(()) } else { out.write_all(b", ") }
-    }
-
-    fn begin_object_value<W: ?Sized + std::io::Write>(
-        &mut self,
-        out: &mut W,
-    ) -> std::io::Result<()> {
-        out.write_all(b": ")
-    }
+/// Runs `work` on a thread with a stack for deep nesting. Memory is taken only for the pages that are used.
+fn on_a_stack<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        let thread = thread.map_err(|error| Error {
+            message: format!("no thread can be started for it ({error})"),
+            line: 1,
+        })?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }

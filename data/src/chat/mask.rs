@@ -4,12 +4,15 @@ use std::ops::Range;
 
 use super::ChatTemplate;
 use super::format::TrainOn;
-use super::jinja::MARKS;
+use super::jinja::{MARKS, Rendered};
 use super::row::{Conversation, Problem, Row, Turn};
 use crate::Tokenizer;
 
 /// A bit of a stored token that says that it's trained on. Ids are below it.
 pub(super) const TRAINED: u32 = 1 << 31;
+
+/// Turns of a conversation whose every prefix is rendered.
+const FEW: usize = 16;
 
 /// What rows are encoded by.
 pub(super) struct Encoding<'a> {
@@ -32,7 +35,7 @@ impl Encoding<'_> {
                 (text, trained, false)
             }
             Row::Plain { prompt, completion } => match self.template {
-                Some(template) if self.templated_texts => {
+                Some(template) if self.is_templated(row) => {
                     let conversation = Conversation::of_texts(prompt, completion);
                     let (text, trained) = self.spans(&conversation, template)?;
                     (text, trained, false)
@@ -74,6 +77,14 @@ impl Encoding<'_> {
         Ok(tokens)
     }
 
+    /// Returns `true` if the template writes a row.
+    pub fn is_templated(&self, row: &Row) -> bool {
+        match row {
+            Row::Messages(_) => true,
+            Row::Plain { .. } => self.templated_texts && self.template.is_some(),
+        }
+    }
+
     /// The text of a conversation, and the parts of it that are trained on, in bytes.
     fn rendered(&self, chat: &Conversation) -> Result<(String, Vec<Range<usize>>), Problem> {
         match self.template {
@@ -90,9 +101,8 @@ impl Encoding<'_> {
         chat: &Conversation,
         template: &ChatTemplate,
     ) -> Result<(String, Vec<Range<usize>>), Problem> {
-        let render =
-            |count: usize, prompt| template.render(&chat.messages[..count], &chat.tools, prompt);
-        let full = render(chat.messages.len(), false)?;
+        let Rendered { text: full, parts } =
+            template.render_parts(&chat.messages, &chat.tools, false)?;
         if !template.writes_texts() {
             return Err("the chat template leaves out what messages say, as it writes lists of parts alone; name another with \
                         --chat-template"
@@ -123,35 +133,45 @@ impl Encoding<'_> {
                 _ => Ok((full, marked)),
             };
         }
-        let mut spans = Vec::with_capacity(wanted.len());
         if self.train_on == TrainOn::All {
+            return Ok((full, Vec::new()));
+        }
+        let prefixes = Prefixes { chat, template, full: &full };
+        let exact = |turns: &[usize]| -> Result<Vec<Option<Range<usize>>>, Problem> {
+            turns.iter().map(|&turn| prefixes.span(turn)).collect()
+        };
+        // Every prefix is rendered of a short conversation. Of a long one that would take time with the square of its length.
+        let few = wanted.len() <= FEW;
+        let tried = match few {
+            true => wanted.clone(),
+            false => {
+                let tried = [0, 1, wanted.len() / 2, wanted.len() - 2, wanted.len() - 1];
+                tried.into_iter().map(|at| wanted[at]).collect()
+            }
+        };
+        let found = exact(&tried)?;
+        if few && let Some(spans) = found.iter().cloned().collect::<Option<Vec<_>>>() {
             return Ok((full, spans));
         }
-        for turn in wanted {
-            // Templates that look at the first message refuse a conversation without one.
-            let before =
-                if turn == 0 { render(0, true).unwrap_or_default() } else { render(turn, true)? };
-            let last = turn + 1 == chat.messages.len();
-            let end = if last {
-                full.len()
-            } else {
-                let through = render(turn + 1, false)?;
-                let through = match full.starts_with(&through) {
-                    true => through.as_str(),
-                    // Some end every conversation with the end-of-text token.
-                    false => through.strip_suffix(template.eos()).unwrap_or(&through),
-                };
-                if !full.starts_with(through) {
-                    return Err(self.not_nested(turn, last));
+        let written = prefixes.written(&wanted, &parts)?;
+        let agrees = |turn: &usize, span: &Option<Range<usize>>| {
+            let at = wanted.iter().position(|own| own == turn);
+            span.is_none()
+                || at.zip(written.as_ref()).is_some_and(|(at, all)| Some(&all[at]) == span.as_ref())
+        };
+        let agree = few || tried.iter().zip(&found).all(|(turn, span)| agrees(turn, span));
+        match written {
+            Some(spans) if agree => Ok((full, spans)),
+            _ => {
+                let spans = if few { found } else { exact(&wanted)? };
+                let missing = spans.iter().position(Option::is_none);
+                if let Some(at) = missing {
+                    let turn = wanted[at];
+                    return Err(self.not_nested(turn, turn + 1 == chat.messages.len()));
                 }
-                through.len()
-            };
-            if !full[..end].starts_with(&before) {
-                return Err(self.not_nested(turn, last));
+                Ok((full, spans.into_iter().flatten().collect()))
             }
-            spans.push(before.len()..end);
         }
-        Ok((full, spans))
     }
 
     fn not_nested(&self, turn: usize, last: bool) -> Problem {
@@ -176,6 +196,88 @@ impl Encoding<'_> {
             }
         };
         Ok(if text.ends_with(&end) { String::new() } else { end })
+    }
+}
+
+/// A conversation and what its beginnings are rendered as.
+struct Prefixes<'a> {
+    chat: &'a Conversation,
+    template: &'a ChatTemplate,
+    full: &'a str,
+}
+
+impl Prefixes<'_> {
+    fn render(&self, count: usize, prompt: bool) -> Result<String, Problem> {
+        self.template.render(&self.chat.messages[..count], &self.chat.tools, prompt)
+    }
+
+    /// The bytes of an assistant's turn: from the prompt to it up to what follows; `None` where the template writes the messages before
+    /// it, or the turn itself, otherwise where others follow.
+    fn span(&self, turn: usize) -> Result<Option<Range<usize>>, Problem> {
+        let full = self.full;
+        // Templates that look at the first message refuse a conversation without one.
+        let before = match turn {
+            0 => self.render(0, true).unwrap_or_default(),
+            turn => self.render(turn, true)?,
+        };
+        let end = if turn + 1 == self.chat.messages.len() {
+            full.len()
+        } else {
+            let through = self.render(turn + 1, false)?;
+            let through = match full.starts_with(&through) {
+                true => through.as_str(),
+                // Some end every conversation with the end-of-text token.
+                false => through.strip_suffix(self.template.eos()).unwrap_or(&through),
+            };
+            if !full.starts_with(through) {
+                return Ok(None);
+            }
+            through.len()
+        };
+        Ok(full[..end].starts_with(&before).then_some(before.len()..end))
+    }
+
+    /// The bytes of assistant's turns by what the template's loop over the messages wrote for each, without the prompt to it; `None` where
+    /// it has no such loop, or begins turns otherwise than their prompts.
+    fn written(
+        &self,
+        turns: &[usize],
+        parts: &[(usize, Range<usize>)],
+    ) -> Result<Option<Vec<Range<usize>>>, Problem> {
+        let Some(&last) = turns.last() else { return Ok(Some(Vec::new())) };
+        let mut by_message: Vec<Option<Range<usize>>> = vec![None; self.chat.messages.len()];
+        for (message, part) in parts.iter().filter(|(_, part)| !part.is_empty()) {
+            match by_message.get_mut(*message) {
+                Some(place @ None) => *place = Some(part.clone()),
+                _ => return Ok(None),
+            }
+        }
+        // The prompt is what is asked for behind the messages before the last turn.
+        let (before, asked) = (self.render(last, false), self.render(last, true));
+        let (Ok(before), Ok(asked)) = (before, asked) else { return Ok(None) };
+        let Some(prompt) = asked.strip_prefix(&before).filter(|prompt| !prompt.is_empty()) else {
+            return Ok(None);
+        };
+        let mut spans = Vec::with_capacity(turns.len());
+        for &turn in turns {
+            let Some(part) = by_message[turn].clone() else { return Ok(None) };
+            let text = &self.full[part.clone()];
+            let shared = match text.starts_with(prompt) {
+                true => prompt.len(),
+                // A prompt may open the thoughts, which earlier turns lack. Its whole lines are shared.
+                false => {
+                    let alike =
+                        text.bytes().zip(prompt.bytes()).take_while(|(a, b)| a == b).count();
+                    match text.as_bytes()[..alike].iter().rposition(|&byte| byte == b'\n') {
+                        Some(line) => line + 1,
+                        None => return Ok(None),
+                    }
+                }
+            };
+            let end = if turn + 1 == self.chat.messages.len() { self.full.len() } else { part.end };
+            spans.push(part.start + shared..end);
+        }
+        Ok(Some(spans))
     }
 }
 

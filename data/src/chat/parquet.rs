@@ -9,6 +9,8 @@ use parquet::record::{Field, Row};
 
 use super::{Each, refused};
 use crate::bytes::Bytes;
+use crate::corpus::footer;
+use crate::limits::Made;
 use crate::{Error, Result};
 
 /// Hands every row to `each`, until that breaks.
@@ -23,6 +25,8 @@ pub(super) fn rows(name: &str, bytes: Bytes, each: Each<'_>) -> Result<()> {
         panic::catch_unwind(AssertUnwindSafe(work))
             .map_err(|_| damaged("its pages are damaged".to_owned()))
     };
+    let mut made = Made::of(bytes.len());
+    footer::check(&bytes).map_err(damaged)?;
     let file = SerializedFileReader::new(bytes::Bytes::from_owner(bytes)).map_err(broken)?;
     let mut rows = panic::catch_unwind(AssertUnwindSafe(|| file.get_row_iter(None)))
         .map_err(|_| damaged("its pages are damaged".to_owned()))?
@@ -30,8 +34,8 @@ pub(super) fn rows(name: &str, bytes: Bytes, each: Each<'_>) -> Result<()> {
     let mut number = 0;
     while let Some(row) = guarded(&mut || rows.next())? {
         number += 1;
-        let row =
-            object(&row.map_err(broken)?).map_err(|problem| refused(name, number, problem))?;
+        let row = object(&row.map_err(broken)?, &mut made)
+            .map_err(|problem| refused(name, number, problem))?;
         if each(number, row)?.is_break() {
             break;
         }
@@ -39,12 +43,18 @@ pub(super) fn rows(name: &str, bytes: Bytes, each: Each<'_>) -> Result<()> {
     Ok(())
 }
 
-fn object(row: &Row) -> std::result::Result<Value, String> {
-    let fields = row.get_column_iter().map(|(name, field)| Ok((name.clone(), value(field)?)));
+fn object(row: &Row, made: &mut Made) -> std::result::Result<Value, String> {
+    let fields = row.get_column_iter().map(|(name, field)| Ok((name.clone(), value(field, made)?)));
     fields.collect::<std::result::Result<Vec<(String, Value)>, String>>().map(Value::from_pairs)
 }
 
-fn value(field: &Field) -> std::result::Result<Value, String> {
+fn value(field: &Field, made: &mut Made) -> std::result::Result<Value, String> {
+    // A row's text is counted with what holds it.
+    made.add(match field {
+        Field::Str(text) => text.len(),
+        Field::Bytes(bytes) => bytes.len(),
+        _ => 16,
+    })?;
     Ok(match field {
         Field::Null => Value::from(()),
         Field::Bool(value) => (*value).into(),
@@ -60,19 +70,23 @@ fn value(field: &Field) -> std::result::Result<Value, String> {
         Field::Float(value) => (*value).into(),
         Field::Double(value) => (*value).into(),
         Field::Str(text) => text.as_str().into(),
-        Field::Group(row) => object(row)?,
+        Field::Group(row) => object(row, made)?,
         Field::ListInternal(list) => {
-            let items = list.elements().iter().map(value);
+            let items = list.elements().iter().map(|item| value(item, made));
             Value::from(items.collect::<std::result::Result<Vec<_>, _>>()?)
         }
         Field::MapInternal(map) => {
-            let entries = map.entries().iter().map(|(key, field)| Ok((value(key)?, value(field)?)));
+            let entries = map
+                .entries()
+                .iter()
+                .map(|(key, field)| Ok((value(key, made)?, value(field, made)?)));
             Value::from_pairs(entries.collect::<std::result::Result<Vec<_>, String>>()?)
         }
         // Dates and decimals are columns beside the conversation, which templates may print.
         Field::Bytes(bytes) => match std::str::from_utf8(bytes.data()) {
             Ok(text) => text.into(),
-            Err(_) => return Err("it has a text that isn't UTF-8; write the file again".to_owned()),
+            // Pictures and hashes beside the conversation. A text that is read is refused by its column.
+            Err(_) => Value::from_bytes(Vec::new()),
         },
         other => other.to_string().into(),
     })

@@ -185,11 +185,7 @@ impl Conversation {
                 }
             },
         };
-        let weighted = present(message, "weight");
-        if let Some(weight) = weighted.as_ref().filter(|it| !matches!(it.as_i64(), Some(0 | 1))) {
-            return Err(format!("its `weight` is {weight}, and may be 0 or 1; correct it"));
-        }
-        let given = given || weighted.is_some_and(|weight| weight.as_i64() == Some(0));
+        let given = given || !counts(message)?;
         self.add(for_template(message, content), assistant, given);
         Ok(())
     }
@@ -242,7 +238,9 @@ impl Conversation {
             let names = SHARE_GPT.map(|(name, _)| name);
             let role = SHARE_GPT.iter().find(|(name, _)| *name == from);
             let (_, role) = role.ok_or_else(|| of_turn(unknown_role(&from, &names)))?;
-            self.say(role, &value);
+            let given = !counts(&turn).map_err(of_turn)?;
+            let message = Value::from_pairs([("role", *role), ("content", value.as_str())]);
+            self.add(message, *role == "assistant", given);
         }
         if index == 0 {
             return Err("`conversations` is empty; remove the row".to_owned());
@@ -271,6 +269,24 @@ impl Conversation {
         self.add(Value::from_pairs(user), false, false);
         self.say("assistant", &output);
         Ok(self)
+    }
+}
+
+/// True if a message counts, by its `weight`: a number or a truth value.
+///
+/// # Errors
+/// A weight that is neither 0 nor 1.
+fn counts(message: &Value) -> Result<bool, Problem> {
+    let Some(weight) = present(message, "weight") else { return Ok(true) };
+    let number = match weight.kind() {
+        ValueKind::Bool => Some(f64::from(u8::from(weight.is_true()))),
+        ValueKind::Number => f64::try_from(weight.clone()).ok(),
+        _ => None,
+    };
+    match number {
+        Some(0.0) => Ok(false),
+        Some(1.0) => Ok(true),
+        _ => Err(format!("its `weight` is {weight}, and may be 0 or 1; correct it")),
     }
 }
 
@@ -370,6 +386,7 @@ pub(crate) fn kind(value: &Value) -> &'static str {
         ValueKind::String => "a text",
         ValueKind::Seq => "an array",
         ValueKind::Map => "an object",
+        ValueKind::Bytes => "bytes that are no UTF-8 text",
         _ => "something else",
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use chrono::NaiveDate;
-use minijinja::{Environment, Value};
+use minijinja::Value;
 use serde::Deserialize;
 
-use super::jinja::{CHAT, add, environment};
+use super::jinja::{Rendered, Template};
 use super::{built_in, row::Problem};
 use crate::{Error, Result, Tokenizer};
 
@@ -24,10 +24,9 @@ use crate::{Error, Result, Tokenizer};
 pub struct ChatTemplate {
     name: String,
     source: String,
-    env: Environment<'static>,
+    template: Template,
     /// Special tokens by transformers' names, `bos_token` and so on.
     specials: BTreeMap<String, String>,
-    marks: bool,
     /// Whether it writes what messages say, which some take apart into parts that a text hasn't got.
     writes_texts: bool,
 }
@@ -37,7 +36,7 @@ const ANSWER: &str = "qzanswerqz";
 
 impl ChatTemplate {
     /// The file of a model directory that holds its template.
-    pub const FILE: &str = "chat_template.jinja";
+    pub const FILE: &str = crate::TEMPLATE_FILE;
 
     /// The template that is `asked` for: a built-in one, one of the tokenizer's by name, or a file. Else the model's own:
     /// `beside` is its [`ChatTemplate::FILE`], which goes before `chat_template` in `tokenizer_config.json`. `None` where it has
@@ -59,7 +58,7 @@ impl ChatTemplate {
             (None, None) => config.own()?.map(|source| ("the model's own".to_owned(), source)),
         };
         let Some((name, source)) = found else { return Ok(None) };
-        let mut specials = config.specials;
+        let mut specials = tokenizer.named();
         let end = tokenizer.eos().map(|end| tokenizer.decode(&[end])).transpose()?;
         if let Some(end) = end {
             if matches!(tokenizer, Tokenizer::Gpt2(_)) {
@@ -87,20 +86,16 @@ impl ChatTemplate {
                 domain: "a date such as 2026-11-25",
             })?,
         };
-        let made = environment(date).and_then(|mut env| {
-            let marks = add(&mut env, &source)?;
-            Ok((env, marks))
-        });
-        match made {
-            Ok((env, marks)) => {
-                let mut made = Self { name, source, env, specials, marks, writes_texts: true };
+        match Template::parse(&source, date) {
+            Ok(template) => {
+                let mut made = Self { name, source, template, specials, writes_texts: true };
                 made.writes_texts = made.exchange().is_none_or(|text| text.contains(ANSWER));
                 Ok(made)
             }
             Err(error) => {
                 let problem = format!(
-                    "it isn't a Jinja template: {}; correct it, or name another with --chat-template",
-                    reason(&error)
+                    "it isn't a Jinja template: {} (line {} of the template); correct it, or name another with --chat-template",
+                    error.message, error.line
                 );
                 Err(Error::Template { name, problem })
             }
@@ -137,16 +132,6 @@ impl ChatTemplate {
         text.parse::<NaiveDate>().is_ok()
     }
 
-    /// What a model is given to answer `text`: the conversation of one user's message, and the beginning of the assistant's turn.
-    ///
-    /// # Errors
-    /// A template that refuses it.
-    pub fn question(&self, text: &str) -> Result<String> {
-        let message = Value::from_pairs([("role", "user"), ("content", text)]);
-        let rendered = self.render(&[message], &Value::UNDEFINED, true);
-        rendered.map_err(|problem| Error::Template { name: self.name.clone(), problem })
-    }
-
     /// The token, as text, with which a turn of the assistant ends; empty where it can't be told. What the template writes behind
     /// it isn't the assistant's.
     pub fn end_of_turn(&self) -> String {
@@ -165,7 +150,7 @@ impl ChatTemplate {
 
     /// Whether it marks what the assistant says.
     pub(super) fn marks(&self) -> bool {
-        self.marks
+        self.template.marks()
     }
 
     /// Whether it writes what messages say, where that can be told.
@@ -185,31 +170,34 @@ impl ChatTemplate {
         tools: &Value,
         add_generation_prompt: bool,
     ) -> std::result::Result<String, Problem> {
+        self.render_parts(messages, tools, add_generation_prompt).map(|rendered| rendered.text)
+    }
+
+    /// As [`ChatTemplate::render`], with what the template's loops wrote for each message.
+    pub(super) fn render_parts(
+        &self,
+        messages: &[Value],
+        tools: &Value,
+        add_generation_prompt: bool,
+    ) -> std::result::Result<Rendered, Problem> {
         let names =
             self.specials.iter().map(|(name, token)| (name.as_str(), token.as_str().into()));
         let tools = if tools.is_undefined() { Value::from(()) } else { tools.clone() };
-        let context = names.chain([
-            ("messages", Value::from(messages.to_vec())),
-            ("tools", tools),
-            ("documents", Value::from(())),
-            ("add_generation_prompt", add_generation_prompt.into()),
-        ]);
-        let context = Value::from_pairs(context);
-        let rendered = self.env.get_template(CHAT).and_then(|template| template.render(context));
-        rendered.map_err(|error| format!("the chat template refuses it: {}", reason(&error)))
+        let variables: Vec<(&str, Value)> = names
+            .chain([
+                ("messages", Value::from(messages.to_vec())),
+                ("tools", tools),
+                ("documents", Value::from(())),
+                ("add_generation_prompt", add_generation_prompt.into()),
+            ])
+            .collect();
+        self.template.render(&variables).map_err(|error| {
+            format!(
+                "the chat template refuses it: {} (line {} of the template)",
+                error.message, error.line
+            )
+        })
     }
-}
-
-/// What went wrong in a template, and where.
-fn reason(error: &minijinja::Error) -> String {
-    let mut text = match error.detail() {
-        Some(detail) => detail.to_owned(),
-        None => error.kind().to_string(),
-    };
-    if let Some(line) = error.line() {
-        text += &format!(" (line {line} of the template)");
-    }
-    text
 }
 
 /// What a `tokenizer_config.json` says of templates.
@@ -218,7 +206,6 @@ struct Config {
     name: String,
     /// By name; the one of a model that has one is `default`.
     templates: Vec<(String, String)>,
-    specials: BTreeMap<String, String>,
 }
 
 impl Config {
@@ -245,14 +232,7 @@ impl Config {
                 list.into_iter().map(|named| (named.name, named.template)).collect()
             }
         };
-        let fields = config.as_object().into_iter().flatten();
-        let tokens =
-            fields.filter(|(key, _)| key.ends_with("_token")).filter_map(|(key, token)| {
-                let text = token.as_str().or_else(|| token.get("content")?.as_str());
-                Some((key.clone(), text?.to_owned()))
-            });
-        let specials = tokens.collect();
-        Ok(Self { name: name.to_owned(), templates, specials })
+        Ok(Self { name: name.to_owned(), templates })
     }
 
     fn named(&self, name: &str) -> Option<&str> {

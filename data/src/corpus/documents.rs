@@ -23,9 +23,26 @@ pub(crate) fn of_rows(
             let bytes = std::mem::replace(bytes, Vec::new().into());
             parquet::column(name, bytes, key, each)?;
         }
-        "jsonl" | "ndjson" => Json::new(name, utf8(name, bytes)?, key, each).lines()?,
-        "json" => Json::new(name, utf8(name, bytes)?, key, each).values()?,
+        "jsonl" | "ndjson" => {
+            let text = lenient(bytes);
+            Json::new(name, utf8(name, &text)?, key, each).lines()?;
+        }
+        "json" => {
+            let text = lenient(bytes);
+            Json::new(name, utf8(name, &text)?, key, each).values()?;
+        }
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+#[cfg(not(target_family = "wasm"))]
+fn lenient(bytes: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+    super::lenient::json(bytes)
+}
+
+/// A page gives JSON.
+#[cfg(target_family = "wasm")]
+fn lenient(bytes: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+    bytes.into()
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::splits::{self, HeldOutSplit, Split};
 use crate::{Error, Result};
 
 /// Extensions by which files of a folder are taken.
@@ -22,8 +23,16 @@ pub(crate) fn named<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<InputFile>> {
         let path = path.as_ref();
         if path.is_dir() {
             let before = files.len();
-            of_folder(path, path, &mut files)?;
+            let mut found = Vec::new();
+            of_folder(path, path, &mut found)?;
+            if splits::are_split(found.iter().map(|file| &*file.source)) {
+                found.retain(|file| splits::of(&file.source) == Some(Split::Train));
+            }
+            files.append(&mut found);
             if files.len() == before {
+                if let Some(problem) = arrow_problem(path) {
+                    return Err(none(path, problem));
+                }
                 return Err(none(
                     path,
                     "it has no .txt, .md, .jsonl, .json or .bin files; name others by a glob",
@@ -38,6 +47,29 @@ pub(crate) fn named<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<InputFile>> {
     Ok(files)
 }
 
+/// The files that are for evaluation of a single folder that has splits: those for validation, else those for testing.
+///
+/// # Errors
+/// A folder that can't be read.
+pub fn held_out_split<P: AsRef<Path>>(paths: &[P]) -> Result<Option<HeldOutSplit>> {
+    let [folder] = paths else { return Ok(None) };
+    let folder = folder.as_ref();
+    if !folder.is_dir() {
+        return Ok(None);
+    }
+    let mut files = Vec::new();
+    of_folder(folder, folder, &mut files)?;
+    if !splits::are_split(files.iter().map(|file| &*file.source)) {
+        return Ok(None);
+    }
+    let of_split = |split, name| {
+        let files = files.iter().filter(|file| splits::of(&file.source) == Some(split));
+        let files: Vec<PathBuf> = files.map(|file| file.path.clone()).collect();
+        (!files.is_empty()).then_some(HeldOutSplit { name, files })
+    };
+    Ok(of_split(Split::Validation, "validation").or_else(|| of_split(Split::Test, "test")))
+}
+
 /// What a file holds, by its name without what says that it's packed; in lower case.
 pub(crate) fn extension(path: &Path) -> String {
     let of =
@@ -46,6 +78,16 @@ pub(crate) fn extension(path: &Path) -> String {
         "gz" | "zst" => of(&path.with_extension("")),
         other => other.to_owned(),
     }
+}
+
+/// The refusal of a folder that `save_to_disk` of the `datasets` library wrote.
+fn arrow_problem(folder: &Path) -> Option<&'static str> {
+    let entries = fs::read_dir(folder).ok()?;
+    let mut paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_arrow = |path: PathBuf| path.extension().is_some_and(|extension| extension == "arrow");
+    paths.any(is_arrow).then_some(
+        ".arrow files, as save_to_disk writes them, aren't read; load it with load_from_disk and write it with to_parquet",
+    )
 }
 
 fn alone(path: PathBuf) -> InputFile {
@@ -67,6 +109,12 @@ fn of_folder(root: &Path, folder: &Path, files: &mut Vec<InputFile>) -> Result<(
     for (path, kind) in entries {
         let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
         if hidden {
+            continue;
+        }
+        let of_arrow = path.file_name().is_some_and(|name| {
+            matches!(name.to_str(), Some("dataset_info.json" | "state.json" | "dataset_dict.json"))
+        });
+        if of_arrow && arrow_problem(folder).is_some() {
             continue;
         }
         // A link to a folder could lead back here.

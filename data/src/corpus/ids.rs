@@ -28,10 +28,33 @@ fn plain(name: &str, bytes: Bytes) -> Result<Ids> {
         format!("it has {} bytes, and no header that says of what width its ids are", bytes.len())
     } else if bytes.iter().take(SHARD_HEADER).all(|&byte| byte == 0) {
         "it begins with zeros alone; fetch or write it again".to_owned()
+    } else if let Some((bits, words)) = wider(&bytes) {
+        format!(
+            "it looks like ids of {bits} bits, as {words} of 16 bits are below 16; write ids of 16 bits with .astype('uint16'), or a shard with a header"
+        )
     } else {
         return Ok(Ids::Shard16 { bytes, skip: 0 });
     };
     Err(broken(name, problem))
+}
+
+/// The width of ids that are wider than 16 bits, which leave words of 16 bits small at equal distances, and those words.
+fn wider(bytes: &[u8]) -> Option<(u32, &'static str)> {
+    /// Words that are looked at, and those that tell.
+    const LOOKED: usize = 1 << 14;
+    const LEAST: usize = 64;
+    let (words, _) = bytes.as_chunks::<2>();
+    let words: Vec<u16> = words.iter().take(LOOKED).map(|word| u16::from_le_bytes(*word)).collect();
+    if words.len() < LEAST {
+        return None;
+    }
+    let small =
+        |each: usize, place: usize| words.iter().skip(place).step_by(each).all(|&word| word < 16);
+    if !small(2, 1) || small(2, 0) {
+        return None;
+    }
+    let wide = bytes.len().is_multiple_of(8) && small(4, 2) && !small(4, 0);
+    Some(if wide { (64, "three of four words") } else { (32, "every second word") })
 }
 
 /// Whether bytes begin as a text does: 16-bit ids rarely are UTF-8 without control characters for long.

@@ -22,20 +22,24 @@ pub(crate) fn unpacked(name: &str, bytes: Bytes) -> Result<Bytes> {
 mod decoders {
     use std::io::Read;
 
+    use crate::limits::Made;
+
     /// All members of a gzip file.
     pub fn gzip(bytes: &[u8]) -> Result<Vec<u8>, String> {
-        whole(flate2::read::MultiGzDecoder::new(bytes))
+        whole(flate2::read::MultiGzDecoder::new(bytes), bytes.len())
     }
 
     /// All frames of a Zstandard file.
     pub fn zstandard(bytes: &[u8]) -> Result<Vec<u8>, String> {
-        whole(zstd::Decoder::with_buffer(bytes).map_err(|error| error.to_string())?)
+        whole(zstd::Decoder::with_buffer(bytes).map_err(|error| error.to_string())?, bytes.len())
     }
 
-    fn whole(mut from: impl Read) -> Result<Vec<u8>, String> {
+    fn whole(from: impl Read, size: usize) -> Result<Vec<u8>, String> {
+        let made = Made::of(size);
         let mut all = Vec::new();
+        let mut from = from.take(made.most().saturating_add(1));
         from.read_to_end(&mut all).map_err(|error| error.to_string())?;
-        Ok(all)
+        if all.len() as u64 > made.most() { Err(made.refusal()) } else { Ok(all) }
     }
 }
 

@@ -23,7 +23,8 @@ mod reader {
     use parquet::schema::types::SchemaDescriptor;
 
     use crate::bytes::Bytes;
-    use crate::corpus::Each;
+    use crate::corpus::{Each, footer};
+    use crate::limits::Made;
     use crate::{Error, Result};
 
     /// Documents that are decoded at a time.
@@ -45,6 +46,9 @@ mod reader {
             name: name.to_owned(),
             problem: error.to_string(),
         };
+        let mut made = Made::of(bytes.len());
+        let damaged = |problem| Error::Parquet { name: name.to_owned(), problem };
+        footer::check(&bytes).map_err(damaged)?;
         let file = SerializedFileReader::new(bytes::Bytes::from_owner(bytes)).map_err(broken)?;
         let schema = file.metadata().file_metadata().schema_descr();
         let index = text_column(schema, key).map_err(not_text)?;
@@ -68,6 +72,7 @@ mod reader {
                     let text = std::str::from_utf8(text.data()).map_err(|_| {
                         not_text(format!("a text of `{key}` past row {row} isn't UTF-8"))
                     })?;
+                    made.add(text.len()).map_err(damaged)?;
                     each(text)?;
                 }
                 row += rows;

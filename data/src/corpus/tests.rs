@@ -248,3 +248,36 @@ fn shards_hold_what_was_encoded() {
     }
     assert!(corpus.tokens().write_shards(100, &folder.path().join("x"), 100).is_err());
 }
+
+#[test]
+fn packed_files_that_become_too_large_and_wide_ids_are_refused() {
+    use std::io::Write as _;
+    let folder = tempdir().unwrap();
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    packed.write_all(&vec![b'a'; 64 << 20]).unwrap();
+    let path = file(&folder, "a.txt.gz", packed.finish().unwrap());
+    let refused = open(&[path]).unwrap_err().to_string();
+    assert!(refused.contains("TIGHTROPE_MAX_UNPACKED"), "{refused}");
+    let wide = |width: usize| -> Vec<u8> {
+        let id = |id: u64| (id * 37 % 250).to_le_bytes()[..width].to_vec();
+        (0..400).flat_map(id).collect()
+    };
+    for (width, words) in [(4, "32 bits"), (8, "64 bits")] {
+        let path = file(&folder, "wide.bin", wide(width));
+        let refused = open(&[path]).unwrap_err().to_string();
+        assert!(refused.contains(words), "{refused}");
+    }
+    open(&[file(&folder, "narrow.bin", wide(2))]).unwrap();
+}
+
+#[test]
+fn a_folder_with_splits_is_what_is_trained_on() {
+    let folder = tempdir().unwrap();
+    for name in ["train-00000.txt", "test-00000.txt", "README.md"] {
+        file(&folder, name, "text of a file");
+    }
+    let corpus = open(&[folder.path().to_owned()]).unwrap();
+    assert_eq!(corpus.sources().len(), 1);
+    let split = held_out_split(&[folder.path()]).unwrap().unwrap();
+    assert_eq!((split.name, split.files.len()), ("test", 1));
+}

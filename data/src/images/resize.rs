@@ -36,11 +36,14 @@ pub(super) fn cover(image: &Decoded, shape: ImageShape, out: &mut [u8]) {
     let rows = taps(from.height, shape.height, scale);
     let columns = taps(from.width, shape.width, scale);
     // Columns of the rows that count, then rows: (input row, output column, channel).
-    let mut wide = vec![0.0; from.height * shape.width * from.channels];
+    let used = rows.first().map_or(0, |tap| tap.first);
+    let end = rows.last().map_or(used, |tap| tap.first + tap.weights.len());
+    let mut wide = vec![0.0; (end - used) * shape.width * from.channels];
     let row_elements = from.width * from.channels;
     for (row, to) in image
         .pixels
         .chunks_exact(row_elements)
+        .skip(used)
         .zip(wide.chunks_exact_mut(shape.width * from.channels))
     {
         for (tap, to) in columns.iter().zip(to.chunks_exact_mut(from.channels)) {
@@ -56,7 +59,9 @@ pub(super) fn cover(image: &Decoded, shape: ImageShape, out: &mut [u8]) {
     for (y, tap) in rows.iter().enumerate() {
         for x in 0..shape.width {
             for (channel, sum) in pixel.iter_mut().enumerate() {
-                let at = |row: usize| wide[(tap.first + row) * width + x * from.channels + channel];
+                let at = |row: usize| {
+                    wide[(tap.first - used + row) * width + x * from.channels + channel]
+                };
                 *sum = tap.weights.iter().enumerate().map(|(row, weight)| weight * at(row)).sum();
             }
             for channel in 0..shape.channels {

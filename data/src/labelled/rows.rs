@@ -135,6 +135,13 @@ impl LabelledRows {
         self.table.cut
     }
 
+    /// Tokens of the longest row of all files.
+    pub fn longest(&self) -> usize {
+        let starts = std::iter::once(0).chain(self.table.ends.iter().copied());
+        let lengths = self.table.ends.iter().zip(starts).map(|(end, start)| end - start);
+        lengths.max().unwrap_or(0)
+    }
+
     /// Tokens of all files.
     pub fn tokens(&self) -> usize {
         self.table.tokens.len()

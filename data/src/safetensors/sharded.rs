@@ -18,8 +18,8 @@ const TORCH_INDEX: &str = "pytorch_model.bin.index.json";
 #[derive(Debug)]
 pub struct Weights {
     files: Vec<SafeTensors>,
-    /// File of each tensor.
-    places: BTreeMap<String, usize>,
+    /// File of each tensor, and its name there.
+    places: BTreeMap<String, (usize, String)>,
 }
 
 #[derive(Deserialize)]
@@ -53,8 +53,8 @@ impl Weights {
 
     fn open_single(path: &Path) -> Result<Self> {
         let file = open_file(path)?;
-        let places = file.names().map(|name| (name.to_owned(), 0)).collect();
-        Ok(Self { files: vec![file], places })
+        let places = file.names().map(|name| (name.to_owned(), (0, name.to_owned()))).collect();
+        Ok(Self { files: vec![file], places }.with_shared())
     }
 
     fn open_index(path: &Path) -> Result<Self> {
@@ -82,19 +82,32 @@ impl Weights {
                 }
             };
             files[index].require(&tensor)?;
-            places.insert(tensor, index);
+            places.insert(tensor.clone(), (index, tensor));
         }
-        Ok(Self { files, places })
+        Ok(Self { files, places }.with_shared())
     }
 
-    /// All names, sorted.
+    /// With the names of tensors that share another's elements: `save_model` of safetensors writes one of them, and the names of the others into
+    /// the header's metadata.
+    fn with_shared(mut self) -> Self {
+        for (index, file) in self.files.iter().enumerate() {
+            for (name, kept) in file.metadata() {
+                if file.get(kept).is_some() {
+                    self.places.entry(name.clone()).or_insert_with(|| (index, kept.clone()));
+                }
+            }
+        }
+        self
+    }
+
+    /// All names, sorted, those of shared tensors included.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.places.keys().map(String::as_str)
     }
 
     /// The tensor called `name`.
     pub fn get(&self, name: &str) -> Option<TensorView<'_>> {
-        self.places.get(name).and_then(|&index| self.files[index].get(name))
+        self.places.get(name).and_then(|(index, own)| self.files[*index].get(own))
     }
 
     /// The tensor called `name`, or an error that says what there is instead.

@@ -268,6 +268,20 @@ fn shards_make_one_model() {
     assert!(Weights::open(empty.path()).unwrap_err().to_string().contains("model.safetensors"));
 }
 
+#[test]
+fn shared_tensors_have_all_of_their_names() {
+    let dir = tempdir().unwrap();
+    let file = dir.path().join("model.safetensors");
+    let metadata = [("embed", "head"), ("format", "pt"), ("lost", "none")];
+    let metadata = metadata.map(|(name, kept)| (name.to_owned(), kept.to_owned())).into();
+    let bytes = [1.0_f32, 2.0].map(f32::to_le_bytes).concat();
+    let tensor = Tensor::new("head", Type::new(DType::F32, [2]), &bytes);
+    write(&file, [tensor], &metadata).unwrap();
+    let weights = Weights::open(dir.path()).unwrap();
+    assert_eq!(weights.names().collect::<Vec<_>>(), ["embed", "head"]);
+    assert_eq!(weights.require("embed").unwrap().to_f32().unwrap(), [1.0, 2.0]);
+}
+
 proptest! {
     /// Whatever is accepted here is accepted, with the same tensors, by the reference crate.
     #[test]

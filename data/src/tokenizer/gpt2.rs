@@ -97,6 +97,15 @@ impl Gpt2 {
         Self::read(&list)
     }
 
+    /// True if `vocabulary` and `list` are the files that GPT-2 was published with.
+    #[cfg(not(target_family = "wasm"))]
+    pub(super) fn is_published(vocabulary: &[u8], list: &[u8]) -> bool {
+        let own = Self::read(list).and_then(|read| read.files());
+        let Ok([(_, own), _]) = own else { return false };
+        let parsed = |json: &[u8]| serde_json::from_slice::<BTreeMap<String, u32>>(json).ok();
+        parsed(&own).is_some_and(|own| parsed(vocabulary) == Some(own))
+    }
+
     /// The end-of-text token.
     pub(super) fn end(&self) -> u32 {
         VOCAB as u32 - 1

@@ -1,6 +1,10 @@
 //! `tokenizer.json`, through Hugging Face's library, which panics on some crafted files.
 
+mod beside;
+mod growth;
+
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,8 +17,14 @@ use crate::masking::Specials;
 use crate::{Error, Result};
 
 pub(super) const FILE: &str = "tokenizer.json";
-/// Beside it, in published models: names the end-of-text token.
+/// Beside it, in published models: names special tokens, and tokens that it lacks.
 pub(super) const CONFIG: &str = "tokenizer_config.json";
+/// Special tokens by name, where the configuration doesn't list added tokens.
+const SPECIAL_TOKENS_MAP: &str = "special_tokens_map.json";
+/// Ids of added tokens, where the configuration doesn't list them.
+const ADDED_TOKENS: &str = "added_tokens.json";
+/// Files that are read beside a `tokenizer.json`.
+pub(super) const BESIDE: [&str; 3] = [CONFIG, SPECIAL_TOKENS_MAP, ADDED_TOKENS];
 /// Names the end-of-text token goes by, most specific first.
 const EOS: [&str; 8] = [
     "<|endoftext|>",
@@ -43,15 +53,18 @@ const MARGIN: usize = 256;
 /// Cuts tried before a piece is left to grow by another [`PIECE`].
 const CANDIDATES: usize = 16;
 
-/// A tokenizer of Hugging Face's library and what it needs to be saved again.
+/// A tokenizer of Hugging Face's library and the files that it was read from.
 pub struct HuggingFace {
     inner: tokenizers::Tokenizer,
     json: Vec<u8>,
-    config: Option<Vec<u8>>,
+    /// Names and bytes of those of [`BESIDE`] that there were.
+    beside: Vec<(String, Vec<u8>)>,
     /// Where it came from, for messages.
     path: String,
     name: String,
     vocab_size: usize,
+    /// Special tokens by transformers' names.
+    named: BTreeMap<String, String>,
     eos: Option<u32>,
     bos: Option<u32>,
 }
@@ -61,19 +74,36 @@ impl HuggingFace {
     /// `path` is for messages only.
     ///
     /// # Errors
-    /// What the library refuses or panics on, an empty vocabulary, ids of 2³¹ and more.
+    /// As [`HuggingFace::with_files`].
     pub fn parse(path: &str, json: &[u8], config: Option<&[u8]>) -> Result<Self> {
+        let config = config.map(|config| (CONFIG.to_owned(), config.to_vec()));
+        Self::with_files(path, json, config.into_iter().collect())
+    }
+
+    /// Parses the bytes of a `tokenizer.json`, and of the files `beside` it, each a name and its bytes: `tokenizer_config.json`,
+    /// `special_tokens_map.json` and `added_tokens.json`, from which transformers adds tokens. Truncation and padding that the file keeps
+    /// are left out, as transformers does on every call. `path` is for messages only.
+    ///
+    /// # Errors
+    /// What the library refuses or panics on, an empty vocabulary, ids of 2³¹ and more, and replacements that multiply a text.
+    pub fn with_files(path: &str, json: &[u8], beside: Vec<(String, Vec<u8>)>) -> Result<Self> {
         let broken = |problem: String| Error::Tokenizer { name: path.to_owned(), problem };
-        let inner = guarded(|| tokenizers::Tokenizer::from_bytes(json))
+        let unusable =
+            |e: String| broken(format!("not a usable tokenizer.json ({e}); fetch it again"));
+        growth::check(json).map_err(unusable)?;
+        let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(json))
             .and_then(|loaded| loaded.map_err(|e| e.to_string()))
-            .map_err(|e| broken(format!("not a usable tokenizer.json ({e}); fetch it again")))?;
+            .map_err(unusable)?;
+        let completed = guarded(|| {
+            inner.with_padding(None).with_truncation(None).map_err(|e| e.to_string())?;
+            beside::complete(&mut inner, &beside)
+        });
+        let beside::Beside { named, changed } =
+            completed.and_then(|completed| completed).map_err(unusable)?;
         let (largest, eos, bos) = guarded(|| {
             let largest = inner.get_vocab(true).into_values().max();
-            let [eos, bos] = ["eos_token", "bos_token"].map(|key| {
-                config
-                    .and_then(|config| configured(config, key))
-                    .and_then(|token| inner.token_to_id(&token))
-            });
+            let [eos, bos] = ["eos_token", "bos_token"]
+                .map(|key| named.get(key).and_then(|token| inner.token_to_id(token)));
             let eos = eos.or_else(|| EOS.iter().find_map(|token| inner.token_to_id(token)));
             (largest, eos, bos)
         })
@@ -84,21 +114,30 @@ impl HuggingFace {
         let mut hash = Xxh3::new();
         hash.update(json);
         hash.update(&eos.map_or(u64::MAX, u64::from).to_le_bytes());
+        if changed {
+            beside.iter().for_each(|(_, bytes)| hash.update(bytes));
+        }
         Ok(Self {
             inner,
             json: json.to_vec(),
-            config: config.map(<[u8]>::to_vec),
+            beside,
             path: path.to_owned(),
             name: format!("huggingface-{:016x}", hash.digest()),
             vocab_size: largest as usize + 1,
+            named,
             eos,
             bos,
         })
     }
 
     pub(super) fn files(&self) -> Vec<(String, Vec<u8>)> {
-        let config = self.config.iter().map(|config| (CONFIG.to_owned(), config.clone()));
-        std::iter::once((FILE.to_owned(), self.json.clone())).chain(config).collect()
+        let json = (FILE.to_owned(), self.json.clone());
+        std::iter::once(json).chain(self.beside.iter().cloned()).collect()
+    }
+
+    /// Special tokens by transformers' names, `bos_token` and so on.
+    pub(super) fn named(&self) -> &BTreeMap<String, String> {
+        &self.named
     }
 
     pub(super) fn name(&self) -> &str {
@@ -188,8 +227,7 @@ impl HuggingFace {
     /// The tokens that a sequence of an encoder has besides its text's.
     pub(super) fn specials(&self) -> Result<Specials> {
         let id = |(key, usual): (&str, &str)| {
-            let named = self.config.as_deref().and_then(|config| configured(config, key));
-            let name = named.as_deref().unwrap_or(usual);
+            let name = self.named.get(key).map_or(usual, String::as_str);
             let id = guarded(|| self.inner.token_to_id(name)).ok().flatten();
             // Ids were seen to lie below 2³¹.
             id.map(u32::cast_signed).ok_or_else(|| {
@@ -213,7 +251,8 @@ impl HuggingFace {
     }
 
     pub(super) fn config(&self) -> Option<(&str, &[u8])> {
-        Some((CONFIG, self.config.as_deref()?))
+        let config = self.beside.iter().find(|(name, _)| name == CONFIG);
+        config.map(|(name, text)| (name.as_str(), text.as_slice()))
     }
 
     fn encode_piece(&self, text: &str) -> Result<Vec<u32>> {
@@ -293,13 +332,6 @@ impl Pairs {
         let types = encoded.get_type_ids().iter().map(|&id| id != 0);
         Ok((encoded.get_ids().iter().copied().zip(types).collect(), cut))
     }
-}
-
-/// The token that a `tokenizer_config.json` names under `key`: a string, or an object with "content".
-fn configured(config: &[u8], key: &str) -> Option<String> {
-    let config: serde_json::Value = serde_json::from_slice(config).ok()?;
-    let token = config.get(key)?;
-    token.as_str().or_else(|| token.get("content")?.as_str()).map(str::to_owned)
 }
 
 /// Whether a `tokenizer_config.json` of a BERT says that it tells cases apart.

@@ -6,6 +6,8 @@ use std::collections::HashMap;
 type Read<T> = Result<T, String>;
 
 /// The storages that are read: PyTorch's name, that of safetensors, and bytes of an element.
+/// Dimensions of a tensor of PyTorch at most.
+const DIMENSIONS: usize = 64;
 const STORAGES: [(&str, &str, usize); 10] = [
     ("FloatStorage", "F32", 4),
     ("HalfStorage", "F16", 2),
@@ -335,7 +337,14 @@ impl<'a> Machine<'a> {
             Value::Int(number) => natural(*number),
             other => Err(format!("a size in its pickle is {}", other.kind())),
         };
-        self.tuple(id, "a shape")?.iter().map(number).collect()
+        let shape = self.tuple(id, "a shape")?;
+        if shape.len() > DIMENSIONS {
+            return Err(format!(
+                "a shape in its pickle has {} dimensions, and PyTorch's have at most {DIMENSIONS}",
+                shape.len()
+            ));
+        }
+        shape.iter().map(number).collect()
     }
 
     /// Calls what is below the top with the arguments on top.

@@ -6,7 +6,9 @@
 use std::collections::BTreeSet;
 
 use tightrope_core::conformance::{reference, values};
-use tightrope_core::ops::{Case, Fill, FusedMatMul, LinearCrossEntropy, MatMul, Sample};
+use tightrope_core::ops::{
+    Case, Fill, FusedMatMul, LinearCrossEntropy, LinearCrossEntropyRows, MatMul, Sample,
+};
 use tightrope_core::{DType, KernelUse, Op, Plan, Rule as _, Type, Variants};
 
 /// A case, and the kernels that it runs.
@@ -263,6 +265,7 @@ fn op_resized(op: &Op, from: usize, to: usize) -> Op {
         Op::SliceGrad(slice) => change(&mut slice.extent),
         Op::EmbeddingGrad(table) => change(&mut table.rows),
         Op::LinearCrossEntropy(loss) => of_loss(loss),
+        Op::LinearCrossEntropyRows(LinearCrossEntropyRows(loss)) => of_loss(loss),
         Op::LinearCrossEntropyGrad(gradient) => of_loss(&mut gradient.loss),
         Op::LinearDistillation(loss) => of_loss(&mut loss.student),
         Op::LinearDistillationGrad(gradient) => of_loss(&mut gradient.loss.student),

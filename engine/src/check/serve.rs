@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tightrope_core::conformance::{Mode, Outcome, reference, try_against};
 use tightrope_core::ops::Case;
 use tightrope_core::plan::{PlannedAs, Target};
-use tightrope_core::{Backend, DeviceError, DeviceKind, Plan, Reading, Rule as _, Type};
+use tightrope_core::{Backend, Cancel, DeviceError, DeviceKind, Plan, Reading, Rule as _, Type};
 
 use super::cases::Checked;
 use crate::block_on;
@@ -218,9 +218,14 @@ impl Backend for Watched<'_> {
         self.device.write(at, data)
     }
 
-    fn run(&mut self, program: usize, steps: Range<usize>) -> std::result::Result<(), DeviceError> {
+    fn run(
+        &mut self,
+        program: usize,
+        steps: Range<usize>,
+        cancel: &Cancel,
+    ) -> std::result::Result<(), DeviceError> {
         (self.tell)(Event::Running(self.index));
-        self.device.run(program, steps)
+        self.device.run(program, steps, cancel)
     }
 
     fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {

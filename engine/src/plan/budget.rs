@@ -3,9 +3,10 @@
 use tightrope_core::Backend;
 use tightrope_nn::{Planned, TrainerConfig};
 
-use super::fit::{allowed, fit, offloads, sharded};
+use super::fit::{allowed, closest, fit, offloads, sharded};
 use super::scope::Scope;
 use super::shorter::with_shorter;
+use super::trial::Trial;
 use super::{file, refusal};
 use crate::error::Result;
 use crate::machine::free_memory;
@@ -35,9 +36,16 @@ pub fn planned(scope: &Scope, config: TrainerConfig, target: &dyn Backend) -> Re
     }
     let mut smallest = u64::MAX;
     for config in allowed(scope, &config, target) {
+        let mut refused = None;
         let mut fastest: Option<(Planned, TrainerConfig)> = None;
         for config in sharded(scope, &config) {
-            let (found, least) = fit(scope, &config, budget, target)?;
+            let (found, least) = match fit(scope, &config, budget, target) {
+                Ok(fit) => fit,
+                Err(error) => {
+                    refused.get_or_insert(error);
+                    continue;
+                }
+            };
             smallest = smallest.min(least);
             let Some(found) = found else { continue };
             let known = scope.rates.known(target, config.precision, scope.threads);
@@ -51,8 +59,12 @@ pub fn planned(scope: &Scope, config: TrainerConfig, target: &dyn Backend) -> Re
         if let Some((planned, config)) = fastest {
             return with_shorter(planned, (scope, &config), budget, target);
         }
+        // The first configuration is the one that was asked for. Errors of the others, which are tried, are dropped.
+        if let (u64::MAX, Some(error)) = (smallest, refused) {
+            return Err(error);
+        }
     }
-    Err(refusal::does_not_fit(scope, &config, budget, smallest, target)?)
+    Err(refusal::does_not_fit(scope, &config, budget, smallest, target))
 }
 
 /// Bytes of the host's memory for a copy of what a rank writes of a checkpoint, where there's room for it beside the plan.
@@ -81,11 +93,12 @@ pub(crate) fn room_for_copy(
 /// # Errors
 /// Settings that no graph can be built from.
 pub fn fewest_bytes(scope: &Scope, config: &TrainerConfig, target: &dyn Backend) -> Result<u64> {
-    let fewest = |config: &TrainerConfig| fit(scope, config, 1, target).map(|(_, fewest)| fewest);
+    let asked = closest(scope, config, 1, target)?.fewest_bytes;
     let all = allowed(scope, config, target);
-    let all = all.iter().flat_map(|config| sharded(scope, config));
-    let found: Result<Vec<u64>> = all.map(|config| fewest(&config)).collect();
-    Ok(found?.into_iter().min().unwrap_or(u64::MAX))
+    let changed = all.iter().skip(1).flat_map(|config| sharded(scope, config));
+    let trial = Trial { scope, device: target };
+    let fewest = changed.filter_map(|config| trial.fewest_bytes(&config));
+    Ok(fewest.fold(asked, u64::min))
 }
 
 #[cfg(test)]

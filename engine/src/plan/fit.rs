@@ -120,7 +120,7 @@ fn narrower(
 ///
 /// # Errors
 /// Settings that no graph can be built from.
-pub fn fit(
+pub(super) fn fit(
     scope: &Scope,
     config: &TrainerConfig,
     budget: u64,
@@ -129,26 +129,32 @@ pub fn fit(
     fits(scope, config, target)?(budget)
 }
 
-/// The plan of [`fit`] alone, where there is one.
+/// The plan of [`fit`] alone, where there is one: `None` too of micro-batches that the batch can't be cut into.
 ///
 /// # Errors
 /// Settings that no graph can be built from.
-pub fn fitting(
+pub(super) fn fitting(
     scope: &Scope,
     config: &TrainerConfig,
     budget: u64,
     target: &dyn Backend,
 ) -> Result<Option<Planned>> {
-    if scope.recompute != Recompute::Auto {
-        return Ok(fit_as_asked(scope, config, budget, target)?.0);
+    let found = match scope.recompute {
+        Recompute::Auto => {
+            planner(scope, config, target).and_then(|mut planner| Ok(planner.fitting(budget)?))
+        }
+        _ => fit_as_asked(scope, config, budget, target).map(|(found, _)| found),
+    };
+    match found {
+        Err(error) if error.is_mixed() => Ok(None),
+        found => found,
     }
-    planner(scope, config, target)?.fitting(budget).map_err(Error::from)
 }
 
-/// What [`fit`] gives, by the budget.
+/// The fastest plan within a budget, if one fits, and the bytes of the smallest.
 pub type Fits<'a> = Box<dyn FnMut(u64) -> Result<(Option<Planned>, u64)> + 'a>;
 
-/// As [`fit`], for many budgets: what they share is made once.
+/// Plans within many budgets: work that they share is done once.
 ///
 /// # Errors
 /// Settings that no graph can be built from.
@@ -195,17 +201,21 @@ pub fn closest(
     target: &dyn Backend,
 ) -> Result<Closest> {
     offloads(config, target)?;
-    let mut found: Option<Closest> = None;
+    let (mut smallest, mut refused): (Option<Closest>, _) = (None, None);
     for config in sharded(scope, config) {
-        let next = closest_of(scope, &config, budget, target)?;
-        if next.fits {
-            return Ok(next);
-        }
-        if found.as_ref().is_none_or(|before| next.fewest_bytes < before.fewest_bytes) {
-            found = Some(next);
+        match closest_of(scope, &config, budget, target) {
+            Ok(next) if next.fits => return Ok(next),
+            Ok(next) => {
+                let least = smallest.as_ref().map_or(u64::MAX, |before| before.fewest_bytes);
+                if next.fewest_bytes < least {
+                    smallest = Some(next);
+                }
+            }
+            Err(error) => _ = refused.get_or_insert(error),
         }
     }
-    found.ok_or_else(|| Error::failed(anyhow!("nothing is left to choose from"), "report it"))
+    let nothing = || Error::failed(anyhow!("nothing is left to choose from"), "report it");
+    smallest.ok_or_else(|| refused.unwrap_or_else(nothing))
 }
 
 /// As [`closest`], of one thing that ranks hold a shard of.
@@ -234,35 +244,48 @@ fn fit_as_asked(
     budget: u64,
     target: &dyn Backend,
 ) -> Result<(Option<Planned>, u64)> {
-    let free_micro_batch = scope.micro_batch;
-    let mut smallest = u64::MAX;
+    let (mut smallest, mut refused) = (u64::MAX, None);
     let own = config.own_batch();
-    for micro_batch in (1..=own).rev().filter(|n| own.is_multiple_of(*n)) {
-        if !free_micro_batch && micro_batch != config.micro_batch {
-            continue;
-        }
+    let micro_batches: Vec<usize> = match scope.micro_batch && own > 0 {
+        true => (1..=own).rev().filter(|n| own.is_multiple_of(*n)).collect(),
+        false => vec![config.micro_batch],
+    };
+    for micro_batch in micro_batches {
         let mut config = TrainerConfig { micro_batch, shorter: vec![], ..config.clone() };
         if let Recompute::AllBut(names) = &scope.recompute {
-            config.options.checkpoint = all_but(names, &config, target)?;
+            match all_but(names, &config, target) {
+                Ok(checkpoint) => config.options.checkpoint = checkpoint,
+                Err(error) => {
+                    refused.get_or_insert(error);
+                    continue;
+                }
+            }
         }
         for config in config.ways(target) {
-            let planned = Planned::new(&config, target).map_err(Error::from)?;
-            smallest = smallest.min(planned.plan.peak_bytes());
-            if planned.plan.peak_bytes() <= budget {
-                return Ok((Some(planned), smallest));
+            match Planned::new(&config, target) {
+                Ok(planned) => {
+                    smallest = smallest.min(planned.plan.peak_bytes());
+                    if planned.plan.peak_bytes() <= budget {
+                        return Ok((Some(planned), smallest));
+                    }
+                }
+                Err(error) => _ = refused.get_or_insert(error.into()),
             }
         }
     }
-    Ok((None, smallest))
+    match refused {
+        Some(error) if smallest == u64::MAX => Err(error),
+        _ => Ok((None, smallest)),
+    }
 }
 
-/// The ops of a step on sequences of its full length.
+/// A step on sequences of its full length.
 ///
 /// # Errors
 /// Settings that no graph can be built from.
-pub(super) fn graph(config: &TrainerConfig, target: &dyn Backend) -> Result<Graph> {
+pub(super) fn whole(config: &TrainerConfig, target: &dyn Backend) -> Result<Planned> {
     let whole = TrainerConfig { shorter: vec![], ..config.clone() };
-    Ok(Planned::new(&whole, target).map_err(Error::from)?.plan.graph)
+    Ok(Planned::new(&whole, target)?)
 }
 
 /// Recomputation of every activation inside a block but those of these names.
@@ -271,7 +294,7 @@ pub(super) fn all_but(
     config: &TrainerConfig,
     target: &dyn Backend,
 ) -> Result<plan::Checkpoint> {
-    let graph = graph(config, target)?;
+    let graph = whole(config, target)?.plan.graph;
     for name in names {
         graph.find(name).help("name activations as `tightrope plan` lists them")?;
     }

@@ -8,7 +8,7 @@ use super::budget;
 use super::file::{self, PlanFile};
 use super::scope::Scope;
 use crate::error::{Error, Kind, Result};
-use crate::machine::free_memory;
+use crate::machine::{free_memory, limit_below_machine};
 use crate::settings::Recompute;
 use crate::units::human_bytes;
 
@@ -65,7 +65,7 @@ pub fn planned_now(
         config.micro_batch = config.own_batch();
         opened.push((tighter, config));
     }
-    let mut refusal = Error::failed(anyhow!("no memory is free"), "end other programs");
+    let mut refusal = None;
     for (scope, config) in opened {
         match budget::planned(&scope, config, target) {
             Ok(planned) => {
@@ -75,6 +75,10 @@ pub fn planned_now(
                     human_bytes(bytes),
                     human_bytes(free)
                 );
+                if let Some(limit) = limit_below_machine().filter(|_| !target.kind().can_be_lost())
+                {
+                    note += &format!(" ({limit})");
+                }
                 if config.micro_batch != was.micro_batch {
                     note += &format!(
                         ", with micro-batches of {} instead of {}, which sum in another order",
@@ -84,11 +88,15 @@ pub fn planned_now(
                 notes.push(note);
                 return Ok((planned, notes));
             }
-            Err(failure) if failure.kind() == Kind::DoesNotFit => refusal = failure,
-            Err(failure) => return Err(failure),
+            // The first is what was asked for. The others are tried, and say no more than by how much they don't fit.
+            Err(failure) if refusal.is_none() || failure.kind() == Kind::DoesNotFit => {
+                refusal = Some(failure);
+            }
+            Err(_) => {}
         }
     }
-    Err(refusal)
+    Err(refusal
+        .unwrap_or_else(|| Error::failed(anyhow!("no memory is free"), "end other programs")))
 }
 
 #[cfg(test)]
@@ -98,7 +106,8 @@ mod tests {
     use tightrope_core::DeviceKind;
 
     use super::*;
-    use crate::plan::{Choices, MadeFor, fit};
+    use crate::plan::fit::fit;
+    use crate::plan::{Choices, MadeFor};
     use crate::recipe::Step;
     use crate::settings::{Bytes, MicroBatch, Settings};
 

@@ -26,7 +26,8 @@ pub fn inference(scope: &Scope, config: &TrainerConfig, target: &dyn Backend) ->
     let enough = format!("--memory {}", Bytes(smallest).rounded_up());
     let (mut help, mut knob) = (format!("{enough} fits"), None);
     for (words, config) in smaller(config) {
-        if let (Some(planned), _) = within(scope, &config, budget, target)? {
+        // A change that can't be planned is no help.
+        if let Ok((Some(planned), _)) = within(scope, &config, budget, target) {
             let bytes = planned.plan.peak_bytes();
             help = format!("{words} fits, with {}; so does {enough}", human_bytes(bytes));
             knob = Some(json!({ "words": words, "bytes": bytes }));

@@ -10,15 +10,14 @@ use tightrope_nn::{
     StateBits, TableBits, TrainerConfig, VitConfig, bert_presets, presets, vit_presets,
 };
 
-use super::fit::{fit, fitting, graph, is_deep, sharded};
+use super::fit::{is_deep, sharded};
 use super::scope::Scope;
-use crate::error::{Error, Result};
+use super::trial::Trial;
+use crate::error::Error;
+use crate::machine::limit_below_machine;
 use crate::model::{encoder, language, parameters, vision};
 use crate::settings::{Bytes, Recompute};
 use crate::units::{exact_bytes, human_bytes};
-
-/// A budget that every plan exceeds, so that the fewest bytes of all are found.
-const NONE: u64 = 1;
 
 /// What leaves all to the planner that changes no number.
 const OPENING: &str = "--micro-batch auto --recompute auto";
@@ -34,48 +33,41 @@ pub struct Change {
 /// The failure, with the cheapest knob that fits `budget` and what it needs then, and the largest batch, the longest
 /// context and the largest preset that fit. `smallest` is what the step takes as asked. Of a deep model, which takes long to plan,
 /// that's the preset alone.
-///
-/// # Errors
-/// Settings that no graph can be built from.
 pub fn does_not_fit(
     scope: &Scope,
     config: &TrainerConfig,
     budget: u64,
     smallest: u64,
-    target: &dyn Backend,
-) -> Result<Error> {
+    device: &dyn Backend,
+) -> Error {
     let mut open = scope.clone();
     open.micro_batch = !config.consume_gradients;
     open.recompute = Recompute::Auto;
     // What else has to be left open for the changes to fit.
     let opening = if open == *scope { "" } else { OPENING };
-    let deep = is_deep(&graph(config, target)?);
-    let cheapest = if deep { None } else { cheapest(&open, config, budget, target)? };
-    let cheapest = match cheapest {
-        Some((Change { words, config }, planned)) => {
-            let (_, least) = fit(&open, &config, NONE, target)?;
-            let bytes = least.min(planned.plan.peak_bytes());
-            Some((format!("{opening} {words}").trim().to_owned(), bytes))
-        }
-        None => None,
-    };
+    let trial = Trial { scope: &open, device };
+    let whole = TrainerConfig { shorter: vec![], ..config.clone() };
+    let asked = trial.as_is(&whole);
+    let deep = asked.as_ref().is_some_and(|planned| is_deep(&planned.plan.graph));
+    let cheapest = if deep { None } else { cheapest(trial, config, budget) };
+    let cheapest = cheapest.map(|(Change { words, config }, planned)| {
+        let bytes = planned.plan.peak_bytes();
+        let bytes = trial.fewest_bytes(&config).map_or(bytes, |least| least.min(bytes));
+        (format!("{opening} {words}").trim().to_owned(), bytes)
+    });
     // Any stage will do where the planner chooses it. The last mostly takes the fewest bytes, so it's tried first.
-    let fits = |config: &TrainerConfig| -> Result<bool> {
-        for config in sharded(scope, config).iter().rev() {
-            if fitting(&open, config, budget, target)?.is_some() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    let fits = |config: &TrainerConfig| {
+        let stages = sharded(scope, config);
+        stages.iter().rev().any(|config| trial.fitting(config, budget).is_some())
     };
     let (batch, context) = match deep {
         true => (None, None),
-        false => (largest_batch(config, &fits)?, longest_context(config, scope.new_model, &fits)?),
+        false => (largest_batch(config, &fits), longest_context(config, scope.new_model, &fits)),
     };
     // Weights that are given decide the model.
     let preset = match scope.new_model {
         false => None,
-        true => largest_preset(config, parameters(config), &fits)?,
+        true => largest_preset(scope, config, parameters(config), &fits),
     };
     let enough = format!("--memory {}", Bytes(smallest).rounded_up());
     let mut help = match &cheapest {
@@ -87,7 +79,10 @@ pub fn does_not_fit(
     let smaller: Vec<String> = [
         batch.map(|batch| format!("--batch {batch} (the largest)")),
         context.map(|tokens| format!("--context {tokens} (the longest)")),
-        preset.map(|name| format!("--preset {name} (the largest of fewer parameters)")),
+        preset.map(|name| {
+            let words = scope.preset_words(name, config);
+            format!("{words} (the largest of fewer parameters)")
+        }),
     ]
     .into_iter()
     .flatten()
@@ -105,46 +100,48 @@ pub fn does_not_fit(
             (false, None) => "; no smaller batch does",
         };
     }
+    let uncut = asked.as_ref().and_then(Planned::mixed).map_or(String::new(), |mixed| {
+        format!(": {mixed}, so that it isn't cut into micro-batches")
+    });
+    let is_hosts = scope.budget.is_none() && device.free_bytes().is_none();
+    let limit = is_hosts.then(limit_below_machine).flatten();
+    let limit = limit.map_or(String::new(), |limit| format!(" ({limit})"));
     let message = format!(
-        "the training step takes {} at least, and {} are available",
+        "the training step takes {} at least, and {} are available{limit}{uncut}",
         exact_bytes(smallest),
         exact_bytes(budget)
     );
     let knob = cheapest.map(|(words, bytes)| json!({ "words": words, "bytes": bytes }));
-    Ok(Error::does_not_fit(anyhow!(message), help).with_details(json!({
+    Error::does_not_fit(anyhow!(message), help).with_details(json!({
         "smallest_bytes": smallest,
         "budget_bytes": budget,
         "cheapest_knob": knob,
         "largest_batch": batch,
         "longest_context": context,
         "largest_preset": preset,
-    })))
+    }))
 }
 
 /// The change after which the fastest plan within `budget` takes the least time, with that plan. One that changes no
 /// number comes before all others, and one knob before two.
-fn cheapest(
-    open: &Scope,
-    config: &TrainerConfig,
-    budget: u64,
-    target: &dyn Backend,
-) -> Result<Option<(Change, Planned)>> {
-    for changes in knobs(config, target) {
+fn cheapest(trial: Trial<'_>, config: &TrainerConfig, budget: u64) -> Option<(Change, Planned)> {
+    let Trial { scope, device } = trial;
+    for changes in knobs(config, device) {
         let mut best: Option<(f64, Change, Planned)> = None;
         for change in changes {
-            let Some(planned) = fitting(open, &change.config, budget, target)? else { continue };
+            let Some(planned) = trial.fitting(&change.config, budget) else { continue };
             let precision = planned.config().precision;
-            let rates = open.rates.known(target, precision, open.threads).rates;
+            let rates = scope.rates.known(device, precision, scope.threads).rates;
             let step_s = planned.estimate(&rates).step_s;
             if best.as_ref().is_none_or(|(best_s, ..)| step_s < *best_s) {
                 best = Some((step_s, change, planned));
             }
         }
         if let Some((_, change, planned)) = best {
-            return Ok(Some((change, planned)));
+            return Some((change, planned));
         }
     }
-    Ok(None)
+    None
 }
 
 /// Knobs that leave the model and its data as they are: what [`OPENING`] leaves to the planner, alone; what the host may
@@ -214,28 +211,27 @@ fn narrowest(config: &TrainerConfig) -> Change {
     Change { words: words.join(" "), config: narrow }
 }
 
-/// The largest batch below that of `config` that fits.
-fn largest_batch(
-    config: &TrainerConfig,
-    fits: &dyn Fn(&TrainerConfig) -> Result<bool>,
-) -> Result<Option<usize>> {
-    most_below(config.batch, &|batch| {
-        fits(&TrainerConfig { batch, micro_batch: batch, ..config.clone() })
-    })
+/// The largest batch below that of `config` that fits: one that its ranks share evenly.
+fn largest_batch(config: &TrainerConfig, fits: &dyn Fn(&TrainerConfig) -> bool) -> Option<usize> {
+    let shares = (config.ranks / config.context_ranks.max(1)).max(1);
+    let own = most_below(config.batch / shares, &|own| {
+        fits(&TrainerConfig { batch: own * shares, micro_batch: own, ..config.clone() })
+    })?;
+    Some(own * shares)
 }
 
 /// The largest number below `limit` that fits.
-fn most_below(limit: usize, fits: &dyn Fn(usize) -> Result<bool>) -> Result<Option<usize>> {
+fn most_below(limit: usize, fits: &dyn Fn(usize) -> bool) -> Option<usize> {
     // Where weights and their states alone are too large, no other number is tried.
-    if limit == 1 || !fits(1)? {
-        return Ok(None);
+    if limit <= 1 || !fits(1) {
+        return None;
     }
     let (mut below, mut above) = (1, limit);
     while above > below + 1 {
         let middle = usize::midpoint(below, above);
-        if fits(middle)? { below = middle } else { above = middle }
+        if fits(middle) { below = middle } else { above = middle }
     }
-    Ok(Some(below))
+    Some(below)
 }
 
 /// The longest context below that of `config` that fits. A `new` model has as many positions; one with weights
@@ -243,63 +239,66 @@ fn most_below(limit: usize, fits: &dyn Fn(usize) -> Result<bool>) -> Result<Opti
 fn longest_context(
     config: &TrainerConfig,
     new: bool,
-    fits: &dyn Fn(&TrainerConfig) -> Result<bool>,
-) -> Result<Option<usize>> {
+    fits: &dyn Fn(&TrainerConfig) -> bool,
+) -> Option<usize> {
     if language(config).is_none() && encoder(config).is_none() {
-        return Ok(None);
+        return None;
     }
     // Ranks that share sequences have equal parts of them.
     let parts = config.context_ranks.max(1);
     let most = most_below(config.model.seq_len() / parts, &|part| {
-        fits(&with_seq_len(config, part * parts, new)?)
+        with_seq_len(config, part * parts, new).is_some_and(|config| fits(&config))
     })?;
-    Ok(most.map(|part| part * parts))
+    Some(most * parts)
 }
 
-/// The same step on sequences of `seq_len` tokens, where its model reads text. A `new` model has as many positions.
-///
-/// # Errors
-/// A sequence longer than the model's context.
-pub fn with_seq_len(config: &TrainerConfig, seq_len: usize, new: bool) -> Result<TrainerConfig> {
+/// The same step on sequences of `seq_len` tokens, where its model reads text. A `new` model has as many positions. `None` if the
+/// model can't have such sequences.
+pub fn with_seq_len(config: &TrainerConfig, seq_len: usize, new: bool) -> Option<TrainerConfig> {
     if let Some(mut model) = encoder(config).cloned() {
         if new {
             model.context = seq_len;
         }
-        return Ok(TrainerConfig { model: model.build(seq_len)?, ..config.clone() });
+        return Some(TrainerConfig { model: model.build(seq_len).ok()?, ..config.clone() });
     }
-    let Some(mut model) = language(config).cloned() else { return Ok(config.clone()) };
+    let Some(mut model) = language(config).cloned() else { return Some(config.clone()) };
     if new {
         model.context = seq_len;
     }
-    Ok(TrainerConfig { model: alike(config, &model, seq_len)?, decode: seq_len, ..config.clone() })
+    Some(TrainerConfig {
+        model: alike(config, &model, seq_len)?,
+        decode: seq_len,
+        ..config.clone()
+    })
 }
 
-/// A model of these settings, with samples as those of `config`.
-fn alike(config: &TrainerConfig, model: &ModelConfig, seq_len: usize) -> Result<Arc<dyn Model>> {
-    Ok(match LanguageModel::of(&*config.model) {
-        Some(own) => Arc::new(own.with_settings(model, seq_len)?),
-        None => model.build(seq_len)?,
+/// A model of these settings, with samples as those of `config`. `None` if it can't have such samples.
+fn alike(config: &TrainerConfig, model: &ModelConfig, seq_len: usize) -> Option<Arc<dyn Model>> {
+    Some(match LanguageModel::of(&*config.model) {
+        Some(own) => Arc::new(own.with_settings(model, seq_len).ok()?),
+        None => model.build(seq_len).ok()?,
     })
 }
 
 /// The preset with the most parameters of those with fewer than `below` that fit.
-///
-/// # Errors
-/// Those of `fits`.
 pub fn largest_preset(
+    scope: &Scope,
     config: &TrainerConfig,
     below: u64,
-    fits: &dyn Fn(&TrainerConfig) -> Result<bool>,
-) -> Result<Option<&'static str>> {
+    fits: &dyn Fn(&TrainerConfig) -> bool,
+) -> Option<&'static str> {
     let mut smaller: Vec<(u64, &'static str, Arc<dyn Model>)> = vec![];
-    if language(config).is_some() {
+    if let Some(own) = language(config) {
         let seq_len = config.model.seq_len();
         for preset in presets() {
-            let model = preset.config();
+            let of_preset = preset.config();
+            let vocab = if scope.is_own_vocab() { own.vocab } else { of_preset.vocab };
+            let model = ModelConfig { vocab, ..of_preset };
             // An address space of 32 bits doesn't hold them all.
             let exists = model.check().is_ok();
             if exists && model.parameters() < below && model.context >= seq_len {
-                smaller.push((model.parameters(), preset.name, alike(config, &model, seq_len)?));
+                let alike = alike(config, &model, seq_len);
+                smaller.extend(alike.map(|alike| (model.parameters(), preset.name, alike)));
             }
         }
     } else if let Some(own) = vision(config) {
@@ -308,7 +307,8 @@ pub fn largest_preset(
             let labels = own.labels.clone();
             let model = VitConfig { classes: own.classes, labels, ..model };
             if reads && model.parameters() < below {
-                smaller.push((model.parameters(), name, model.build()?));
+                let built = model.build().ok();
+                smaller.extend(built.map(|built| (model.parameters(), name, built)));
             }
         }
     }
@@ -316,17 +316,15 @@ pub fn largest_preset(
         let seq_len = config.model.tokens();
         for (name, model) in bert_presets() {
             let (classes, labels) = (own.classes, own.labels.clone());
-            let model = BertConfig { vocab: own.vocab, classes, labels, ..model };
+            let vocab = if scope.is_own_vocab() { own.vocab } else { model.vocab };
+            let model = BertConfig { vocab, classes, labels, ..model };
             if model.parameters() < below && model.context >= seq_len {
-                smaller.push((model.parameters(), name, model.build(seq_len)?));
+                let built = model.build(seq_len).ok();
+                smaller.extend(built.map(|built| (model.parameters(), name, built)));
             }
         }
     }
     smaller.sort_by_key(|(parameters, ..)| std::cmp::Reverse(*parameters));
-    for (_, name, model) in smaller {
-        if fits(&TrainerConfig { model, ..config.clone() })? {
-            return Ok(Some(name));
-        }
-    }
-    Ok(None)
+    let fits = |model: Arc<dyn Model>| fits(&TrainerConfig { model, ..config.clone() });
+    smaller.into_iter().find_map(|(_, name, model)| fits(model).then_some(name))
 }

@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use anyhow::anyhow;
 use tightrope_core::Backend;
 use tightrope_nn::{Overlapped, Planned, Shard, TrainerConfig};
 
@@ -12,6 +13,7 @@ use super::budget::{ALIKE, budget};
 use super::file::Choices;
 use super::fit::{closest, sharded};
 use super::scope::Scope;
+use super::trial::Trial;
 use crate::error::{Error, Result};
 use crate::interconnect::{Connected, Links};
 use crate::rates::Known;
@@ -60,7 +62,9 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Of the step of `config` on GPUs like `device`, on each of these numbers of them.
+    /// Of the step of `config` on GPUs like `device`, on each of these numbers of them. Numbers that share no step of these settings are
+    /// left out. `hears` gets the count of numbers that are
+    /// planned, and of all.
     ///
     /// # Errors
     /// Settings that no graph can be built from.
@@ -69,13 +73,16 @@ impl Scale {
         config: &TrainerConfig,
         device: &dyn Backend,
         gpus: &[usize],
+        hears: &mut dyn FnMut(usize, usize),
     ) -> Result<Self> {
         let start = Instant::now();
         let mut known = scope.rates.known(device, config.precision, scope.threads);
         let links = known.links.unwrap_or_else(|| Links::OF_GPU.of(None));
         known.rates = known.rates.connected(Some(links.rates()));
         let budget = budget(scope, device).unwrap_or(u64::MAX);
-        let simulated = Simulated { scope, device, known, budget };
+        let alone = Scope { shard: false, ..scope.clone() };
+        let trial = Trial { scope: &alone, device };
+        let simulated = Simulated { scope, trial, known, budget };
         let own_batch = config.own_batch();
         let asked = |gpus: usize| {
             // Those that can't share contexts have one each.
@@ -90,29 +97,49 @@ impl Scale {
             }
         };
         let (mut rows, mut chosen): (Vec<Row>, Option<TrainerConfig>) = (vec![], None);
-        for &gpus in gpus {
-            let asked = asked(gpus);
+        for (done, &count) in gpus.iter().enumerate() {
+            hears(done, gpus.len() + 1);
+            let asked = asked(count);
             let again = chosen.take().map(|chosen| TrainerConfig {
                 ranks: asked.ranks,
                 context_ranks: asked.context_ranks,
                 batch: asked.batch,
                 ..chosen
             });
-            let (row, config) = simulated.row(&asked, again)?;
-            chosen = row.fits.then_some(config);
-            rows.push(row);
+            let fits = again.and_then(|config| simulated.again(config));
+            let fits = fits.or_else(|| simulated.fastest(&asked));
+            match fits {
+                Some((row, config)) => {
+                    rows.push(row);
+                    chosen = Some(config);
+                }
+                None => rows.extend(simulated.smallest(&asked)),
+            }
         }
-        let mut alone = simulated.row(&asked(1), None)?.0;
-        if let (false, Some(config)) = (alone.fits, &chosen) {
+        hears(gpus.len(), gpus.len() + 1);
+        // A plan that doesn't fit one GPU is looked for only where it's shown.
+        let alone = simulated.fastest(&asked(1)).map(|(row, _)| row);
+        let alone = alone.or_else(|| {
             let (ranks, context_ranks) = (1, 1);
-            let config = TrainerConfig { ranks, context_ranks, batch: own_batch, ..config.clone() };
-            let planned = Planned::new(&config, device).map_err(Error::from)?;
-            alone = simulated.of(&planned);
-        }
+            let config = TrainerConfig { ranks, context_ranks, batch: own_batch, ..chosen? };
+            Some(simulated.of(&trial.as_is(&config)?))
+        });
+        let Some(mut alone) = alone.or_else(|| simulated.smallest(&asked(1))) else {
+            // It's what was asked for that can't be planned, or its part on one GPU.
+            closest(scope, config, budget, device)?;
+            return Err(Error::usage(
+                anyhow!(
+                    "one GPU alone can't be planned with these settings, and others are compared with it"
+                ),
+                "leave `--scale` out, or settings that only several ranks allow",
+            ));
+        };
+        hears(gpus.len() + 1, gpus.len() + 1);
         let each = alone.per_s;
         for row in rows.iter_mut().chain([&mut alone]) {
             row.efficiency = row.per_s / (row.gpus as f64 * each);
         }
+        let known = simulated.known;
         Ok(Self { alone, rows, links, own_batch, known, seconds: start.elapsed().as_secs_f64() })
     }
 }
@@ -120,43 +147,40 @@ impl Scale {
 /// What a step is simulated with.
 struct Simulated<'a> {
     scope: &'a Scope,
-    device: &'a dyn Backend,
+    /// Within a scope of one stage.
+    trial: Trial<'a>,
     known: Known,
     budget: u64,
 }
 
 impl Simulated<'_> {
-    /// The step as `asked`, with the choices of `again` where those fit, and with what was chosen.
-    fn row(
-        &self,
-        asked: &TrainerConfig,
-        again: Option<TrainerConfig>,
-    ) -> Result<(Row, TrainerConfig)> {
-        if let Some(config) = again {
-            let planned = Planned::new(&config, self.device).map_err(Error::from)?;
-            let row = self.of(&planned);
-            if row.fits {
-                return Ok((row, config));
-            }
-        }
+    /// The step with choices that were made for another number of GPUs, where they fit.
+    fn again(&self, config: TrainerConfig) -> Option<(Row, TrainerConfig)> {
+        let row = self.of(&self.trial.as_is(&config)?);
+        row.fits.then_some((row, config))
+    }
+
+    /// The fastest step that fits, of all stages, with what was chosen.
+    fn fastest(&self, asked: &TrainerConfig) -> Option<(Row, TrainerConfig)> {
         let mut best: Option<(Row, TrainerConfig)> = None;
-        let stages = sharded(self.scope, asked);
-        let alone = Scope { shard: false, ..self.scope.clone() };
-        for config in stages {
-            let within = |budget| closest(&alone, &config, budget, self.device);
-            let planned = within(self.budget)?.planned;
+        for config in sharded(self.scope, asked) {
+            let Some(planned) = self.trial.fitting(&config, self.budget) else { continue };
             let row = self.of(&planned);
-            let better = best.as_ref().is_none_or(|(best, _)| match (row.fits, best.fits) {
-                (true, true) => row.step.step_s < (1.0 - ALIKE) * best.step.step_s,
-                (false, false) => row.peak_bytes < best.peak_bytes,
-                (fits, _) => fits,
-            });
-            if better {
+            let faster = |(best, _): &(Row, TrainerConfig)| {
+                row.step.step_s < (1.0 - ALIKE) * best.step.step_s
+            };
+            if best.as_ref().is_none_or(faster) {
                 best = Some((row, planned.config().clone()));
             }
         }
-        let lost = || Error::failed(anyhow::anyhow!("nothing is left to choose from"), "report it");
-        best.ok_or_else(lost)
+        best
+    }
+
+    /// The step of the fewest bytes, of all stages, none of which fits.
+    fn smallest(&self, asked: &TrainerConfig) -> Option<Row> {
+        let stages = sharded(self.scope, asked).into_iter();
+        let planned = stages.filter_map(|config| self.trial.closest(&config, self.budget));
+        planned.map(|closest| self.of(&closest.planned)).min_by_key(|row| row.peak_bytes)
     }
 
     /// What a plan comes to.

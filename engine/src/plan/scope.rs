@@ -2,11 +2,19 @@
 
 use std::path::PathBuf;
 
-use tightrope_nn::Free;
+use tightrope_nn::{Free, TrainerConfig};
 
 use crate::machine;
+use crate::model::{encoder, language};
 use crate::rates::Store;
-use crate::settings::{Allow, Bytes, Chunk, MicroBatch, Recompute, Settings, Sharding};
+use crate::settings::{
+    Allow, Bytes, Chunk, LIST, MicroBatch, Origin, Recompute, Settings, Sharding, find,
+};
+
+const PRESET: &str = "model.preset";
+const CONTEXT: &str = "model.context";
+const VOCAB: &str = "model.vocab";
+const TOKENIZER: &str = "data.tokenizer";
 
 /// What a planner may choose, and what was chosen for it.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +35,8 @@ pub struct Scope {
     pub allow: Vec<Allow>,
     /// Whether the model is new, so that another one could be trained instead.
     pub new_model: bool,
+    /// Keys of the settings that decide the model together with a preset: sizes, and the tokenizer for the vocabulary.
+    pub own_sizes: Vec<&'static str>,
     /// Threads of the processor.
     pub threads: usize,
     /// How fast devices are.
@@ -47,9 +57,38 @@ impl Scope {
             shard: memory.shard == Sharding::Auto,
             allow: memory.allow.clone(),
             new_model: settings.model.init.is_none(),
+            own_sizes: {
+                let keys = LIST.iter().map(|setting| setting.key);
+                let sizes = keys.filter(|key| key.starts_with("model.") || *key == TOKENIZER);
+                sizes
+                    .filter(|key| *key != PRESET && *settings.origin(key) != Origin::Default)
+                    .collect()
+            },
             threads: machine::threads(run.threads.unwrap_or(0)),
             rates: Store::of_user().connected(run.interconnect),
         }
+    }
+
+    /// Returns `true` if another preset leaves the vocabulary as it is.
+    pub(super) fn is_own_vocab(&self) -> bool {
+        self.own_sizes.iter().any(|key| [VOCAB, TOKENIZER].contains(key))
+    }
+
+    /// Words of the command line that train the preset `name` on sequences as long as those of `config`.
+    pub fn preset_words(&self, name: &str, config: &TrainerConfig) -> String {
+        let mut words = format!("--preset {name}");
+        let reads_text = language(config).is_some() || encoder(config).is_some();
+        if reads_text && !self.own_sizes.contains(&CONTEXT) {
+            words += &format!(" --context {}", config.model.seq_len());
+        }
+        let kept = [CONTEXT, VOCAB, TOKENIZER];
+        let replaced = self.own_sizes.iter().filter(|key| !kept.contains(key));
+        let flags = replaced.map(|key| match find(key).and_then(|setting| setting.flag) {
+            Some(flag) => format!("--{}", flag.name),
+            None => format!("`{key}`"),
+        });
+        let flags: Vec<String> = flags.collect();
+        if flags.is_empty() { words } else { format!("{words} without {}", flags.join(", ")) }
     }
 
     /// What a planner searches over.

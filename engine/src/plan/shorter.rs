@@ -3,8 +3,8 @@
 use tightrope_core::Backend;
 use tightrope_nn::{Planned, TrainerConfig};
 
-use super::fit::fitting;
 use super::scope::Scope;
+use super::trial::Trial;
 use crate::error::Result;
 
 /// How often a plan is chosen again in which the rest has room too.
@@ -25,6 +25,7 @@ pub(super) fn with_shorter(
     if config.shorter().is_empty() {
         return Ok(planned);
     }
+    let trial = Trial { scope, device: target };
     let (mut planned, mut room) = (planned, budget);
     for _ in 0..TRIES {
         let with = planned.with_shorter(config.shorter(), target)?;
@@ -33,7 +34,7 @@ pub(super) fn with_shorter(
             return Ok(with);
         }
         room = room.saturating_sub(bytes - budget);
-        match fitting(scope, config, room, target)? {
+        match trial.fitting(config, room) {
             Some(smaller) => planned = smaller,
             None => break,
         }

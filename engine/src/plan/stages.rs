@@ -2,12 +2,12 @@
 
 use tightrope_core::Backend;
 use tightrope_core::plan::Checkpoint;
-use tightrope_nn::{Planned, Shard, TrainerConfig};
+use tightrope_nn::{Shard, TrainerConfig};
 
 use super::budget::budget;
-use super::fit::{closest, sharded};
+use super::fit::sharded;
 use super::scope::Scope;
-use crate::error::{Error, Result};
+use super::trial::Trial;
 
 /// The most ranks that are tried.
 const MOST: usize = 1024;
@@ -43,47 +43,41 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// Of the step of `config` on `device`.
-    ///
-    /// # Errors
-    /// Settings that no graph can be built from.
-    pub fn new(scope: &Scope, config: &TrainerConfig, device: &dyn Backend) -> Result<Self> {
+    /// Of the step of `config` on `device`. A stage that can't be planned is left out.
+    pub fn new(scope: &Scope, config: &TrainerConfig, device: &dyn Backend) -> Self {
         let budget = budget(scope, device).unwrap_or(u64::MAX);
         let alone = Scope { shard: false, ..scope.clone() };
-        let mut stages = vec![];
-        for config in sharded(scope, config) {
-            let found = closest(&alone, &config, budget, device)?;
+        let trial = Trial { scope: &alone, device };
+        let stage = |config: TrainerConfig| {
+            let found = trial.closest(&config, budget)?;
             let planned = &found.planned;
             let known = scope.rates.known(device, config.precision, scope.threads);
-            let fits = |ranks| fits(&config, ranks, budget, device);
-            stages.push(Stage {
+            Some(Stage {
                 shard: config.shard,
                 peak_bytes: planned.plan.peak_bytes(),
                 fits: found.fits,
                 sent_bytes: planned.sent_bytes().values().sum(),
                 step_s: planned.estimate(&known.rates).step_s,
                 sent_s: planned.sent_s(&known.rates).values().sum(),
-                fewest_ranks: fewest(&config, found.fits, fits)?,
-            });
-        }
-        Ok(Self { ranks: config.ranks, batch: config.batch, stages })
+                fewest_ranks: fewest(&config, found.fits, |n| fits(trial, &config, n, budget)),
+            })
+        };
+        let stages = sharded(scope, config).into_iter().filter_map(stage).collect();
+        Self { ranks: config.ranks, batch: config.batch, stages }
     }
 }
 
 /// Whether the smallest plan that takes no search fits: one sample a pass, and blocks recomputed.
-fn fits(config: &TrainerConfig, ranks: usize, budget: u64, device: &dyn Backend) -> Result<bool> {
-    let mut config = TrainerConfig { ranks, micro_batch: 1, shorter: vec![], ..config.clone() };
+fn fits(trial: Trial<'_>, config: &TrainerConfig, ranks: usize, budget: u64) -> bool {
+    let mut config = TrainerConfig { ranks, shorter: vec![], ..config.clone() };
+    // Gradients that are consumed are of one pass.
+    config.micro_batch = if config.consume_gradients { config.own_batch() } else { 1 };
     config.options.checkpoint = Checkpoint::Block;
-    let planned = Planned::new(&config, device).map_err(Error::from)?;
-    Ok(planned.plan.peak_bytes() <= budget)
+    trial.as_is(&config).is_some_and(|planned| planned.plan.peak_bytes() <= budget)
 }
 
 /// The fewest of the ranks that the batch can be cut among on which the step fits: more of them never take more.
-fn fewest(
-    config: &TrainerConfig,
-    fit: bool,
-    fits: impl Fn(usize) -> Result<bool>,
-) -> Result<Option<usize>> {
+fn fewest(config: &TrainerConfig, fit: bool, fits: impl Fn(usize) -> bool) -> Option<usize> {
     let each = config.context_ranks.max(1);
     let most = config.batch.min(MOST.max(config.ranks) / each);
     let contexts = (1..=most).filter(|n| config.batch.is_multiple_of(*n));
@@ -95,17 +89,18 @@ fn fewest(
     }
     while low < high {
         let middle = usize::midpoint(low, high);
-        match fits(ranks[middle])? {
+        match fits(ranks[middle]) {
             true => high = middle,
             false => low = middle + 1,
         }
     }
-    Ok(ranks.get(high).copied())
+    ranks.get(high).copied()
 }
 
 #[cfg(all(test, feature = "cpu", not(target_family = "wasm")))]
 mod tests {
     use tightrope_backend_cpu::Cpu;
+    use tightrope_nn::Planned;
 
     use super::*;
     use crate::plan::fewest_bytes;
@@ -138,7 +133,7 @@ mod tests {
         };
         let Step { config, scope, .. } =
             step(&["memory.shard=auto", "run.ranks=4", "memory.budget=110MiB"]);
-        let found = Stages::new(&scope, &config, &cpu).unwrap();
+        let found = Stages::new(&scope, &config, &cpu);
         assert_eq!((found.ranks, found.batch, found.stages.len()), (4, 8, 4));
         for stage in &found.stages {
             let words = words(stage.shard.into());

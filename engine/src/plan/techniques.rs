@@ -6,6 +6,7 @@ mod list;
 
 use std::time::Instant;
 
+use anyhow::anyhow;
 use tightrope_core::Backend;
 use tightrope_core::plan::Checkpoint;
 use tightrope_nn::layers::AttentionKind;
@@ -17,10 +18,14 @@ use super::budget::{budget, planned};
 use super::file::{self, Choices};
 use super::fit::closest;
 use super::scope::Scope;
+use super::trial::Trial;
 use crate::error::{Error, Kind, Result};
 use crate::rates::Known;
 
 pub use list::{LIST, Numerics, RECORDED, Technique};
+
+/// Why a technique is left out of a step that can't be planned with it.
+const UNPLANNED: &str = "the step can't be planned with it";
 
 /// The bytes and the time of a plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +42,7 @@ pub struct Figures {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// The plan with it and no other.
-    Alone(Figures),
+    Alone(Box<Figures>),
     /// Why it doesn't apply to the model, the settings or the device.
     Not(&'static str),
 }
@@ -95,22 +100,27 @@ impl Techniques {
         let precisions = [Precision::F32, Precision::BF16, config.precision];
         let known = scope.rates.comparable(device, &precisions, scope.threads);
         let rates = precisions.into_iter().zip(known).collect();
-        let plans = Plans { scope, asked: config, device, rates };
+        let plans = Plans { trial: Trial { scope, device }, asked: config, rates };
+        // The planner's choice comes first, so that an error of the settings is the one that a user sees.
+        let chosen = plans.chosen()?;
         let base = plans.base();
-        let base_figures = plans.figures(&base)?;
-        let mut alone = vec![];
-        for technique in LIST {
-            alone.push((technique, plans.alone(technique, &base, &base_figures)?));
-        }
+        let base_figures = plans.figures(&base).ok_or_else(no_base)?;
+        let alone = |technique| (technique, plans.alone(technique, &base, &base_figures));
+        let alone: Vec<(&Technique, Outcome)> = LIST.iter().map(alone).collect();
         let applies = |exact: bool| {
             let applying = alone.iter().filter(|(_, it)| matches!(it, Outcome::Alone(_)));
             let techniques = applying.map(|&(technique, _)| technique);
             techniques.filter(|it| !exact || it.numerics.same()).collect::<Vec<_>>()
         };
+        let together = |exact: bool| {
+            let techniques = applies(exact);
+            let all = plans.together(&techniques, &base, false);
+            all.or_else(|| plans.together(&techniques, &base, true)).ok_or_else(no_base)
+        };
         Ok(Self {
-            exact: plans.together(&applies(true), &base)?,
-            all: plans.together(&applies(false), &base)?,
-            chosen: plans.chosen()?,
+            exact: together(true)?,
+            all: together(false)?,
+            chosen,
             base: base_figures,
             numerics: LIST.iter().map(|technique| technique.numerics_on(device)).collect(),
             alone,
@@ -120,11 +130,18 @@ impl Techniques {
     }
 }
 
+/// The error of a step that takes some technique to be planned at all.
+fn no_base() -> Error {
+    Error::usage(
+        anyhow!("the step can't be planned without any technique, which each is compared with"),
+        "leave out `--techniques`, or settings that only some techniques allow",
+    )
+}
+
 /// What plans are made from.
 struct Plans<'a> {
-    scope: &'a Scope,
+    trial: Trial<'a>,
     asked: &'a TrainerConfig,
-    device: &'a dyn Backend,
     /// Rates in each precision that a plan may have.
     rates: Vec<(Precision, Known)>,
 }
@@ -152,8 +169,8 @@ impl Plans<'_> {
         base
     }
 
-    fn figures(&self, config: &TrainerConfig) -> Result<Figures> {
-        Ok(self.of(&Planned::new(config, self.device).map_err(Error::from)?))
+    fn figures(&self, config: &TrainerConfig) -> Option<Figures> {
+        Some(self.of(&self.trial.as_is(config)?))
     }
 
     fn of(&self, planned: &Planned) -> Figures {
@@ -168,50 +185,61 @@ impl Plans<'_> {
     }
 
     /// What a technique comes to, alone.
-    fn alone(
-        &self,
-        technique: &Technique,
-        base: &TrainerConfig,
-        figures: &Figures,
-    ) -> Result<Outcome> {
-        const NOTHING: &str = "it changes nothing of this step";
-        if let Some(why) = (technique.refused)(base, self.asked, self.device) {
-            return Ok(Outcome::Not(why));
+    fn alone(&self, technique: &Technique, base: &TrainerConfig, figures: &Figures) -> Outcome {
+        if let Some(why) = (technique.refused)(base, self.asked, self.trial.device) {
+            return Outcome::Not(why);
         }
         let mut config = base.clone();
         (technique.apply)(&mut config, self.asked);
-        let found = self.figures(&config)?;
-        let same = (found.peak_bytes, found.step_s) == (figures.peak_bytes, figures.step_s);
-        Ok(if same { Outcome::Not(NOTHING) } else { Outcome::Alone(found) })
+        match self.figures(&config) {
+            None => Outcome::Not(UNPLANNED),
+            Some(found)
+                if (found.peak_bytes, found.step_s) == (figures.peak_bytes, figures.step_s) =>
+            {
+                Outcome::Not("it changes nothing of this step")
+            }
+            Some(found) => Outcome::Alone(Box::new(found)),
+        }
     }
 
-    /// These techniques in one plan, in their order, without those that don't go with the ones before.
-    fn together(&self, techniques: &[&Technique], base: &TrainerConfig) -> Result<Together> {
+    /// These techniques in one plan, in their order, without those that don't go with the ones before. `None` if no graph can be built from
+    /// them; where `each` is planned, those that none can be built with are left out.
+    fn together(
+        &self,
+        techniques: &[&Technique],
+        base: &TrainerConfig,
+        each: bool,
+    ) -> Option<Together> {
         let (mut config, mut names, mut without) = (base.clone(), vec![], vec![]);
         for technique in techniques {
-            match (technique.refused)(&config, self.asked, self.device) {
+            let mut with = config.clone();
+            (technique.apply)(&mut with, self.asked);
+            let refused = (technique.refused)(&config, self.asked, self.trial.device);
+            let unplanned = || (each && self.figures(&with).is_none()).then_some(UNPLANNED);
+            match refused.or_else(unplanned) {
                 Some(why) => without.push((technique.name, why)),
                 None => {
-                    (technique.apply)(&mut config, self.asked);
+                    config = with;
                     names.push(technique.name);
                 }
             }
         }
-        Ok(Together { figures: self.figures(&config)?, names, without })
+        Some(Together { figures: self.figures(&config)?, names, without })
     }
 
     /// The plan that the planner chooses, or the smallest where none fits.
     fn chosen(&self) -> Result<Chosen> {
-        let budget_bytes = budget(self.scope, self.device);
+        let Trial { scope, device } = self.trial;
+        let budget_bytes = budget(scope, device);
         let most = budget_bytes.unwrap_or(u64::MAX);
-        if let Some(path) = &self.scope.plan {
-            let planned = file::planned(path, self.scope, self.asked, most, self.device)?;
+        if let Some(path) = &scope.plan {
+            let planned = file::planned(path, scope, self.asked, most, device)?;
             return Ok(Chosen { figures: self.of(&planned), budget_bytes, fits: true });
         }
-        match planned(self.scope, self.asked.clone(), self.device) {
+        match planned(scope, self.asked.clone(), device) {
             Ok(planned) => Ok(Chosen { figures: self.of(&planned), budget_bytes, fits: true }),
             Err(refusal) if refusal.kind() == Kind::DoesNotFit => {
-                let closest = closest(self.scope, self.asked, most, self.device)?;
+                let closest = closest(scope, self.asked, most, device)?;
                 Ok(Chosen { figures: self.of(&closest.planned), budget_bytes, fits: false })
             }
             Err(error) => Err(error),
@@ -271,7 +299,7 @@ mod tests {
                 &["memory.consume_gradients=true", "train.clip=0", "train.micro_batch=auto"],
             ),
         ] {
-            assert_eq!(*outcome(&found, name), Outcome::Alone(settings(words)), "{name}");
+            assert_eq!(*outcome(&found, name), Outcome::Alone(Box::new(settings(words))), "{name}");
         }
     }
 

@@ -6,16 +6,23 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use tightrope_data::{
     BucketCount, ChatTemplate, Chats, ChatsConfig, Checkpoint, Counts, DataState, Loader, RowBatch,
-    RowFormat, Sequences, Source, Tokenizer, row_format,
+    RowFormat, Rows, Sequences, Source, Tokenizer, row_format,
 };
 use tightrope_nn::{Done, TrainerConfig, defaults};
 
+use super::context::{Context, longest};
 use super::reference::Reference;
+use super::rows;
 use crate::error::{Error, Help as _, Result};
 use crate::run::{Batches, HeldOut, Samples, changed};
 use crate::settings::{self, Settings};
 use crate::units::{human_count, plural};
 use crate::weights::source::Source as Weights;
+
+/// Share of padding in all positions from which on a note names layouts with less: a quarter of a step's work.
+const MUCH: f64 = 0.25;
+/// A layout is named if it leaves at most this part of the padding.
+const BETTER: f64 = 0.8;
 
 /// What is decided of conversations before they are read.
 pub struct Read {
@@ -68,14 +75,17 @@ impl Read {
             let help = "leave --packing out";
             return Err(settings.error(&["data.packing"], message.to_owned(), help).into());
         }
-        if data.packing && data.buckets != BucketCount::default() {
+        // A run that goes on has lengths of its own, which say nothing against what is changed.
+        let new = first == First::Asked;
+        let buckets = new && data.buckets.is_some_and(|count| count != BucketCount::ONE);
+        if data.packing && buckets {
             let message = "`data.packing` fills sequences with several rows, and `data.buckets` pads each to one of several lengths";
             let help = "leave one of --packing and --buckets out";
             let keys = ["data.packing", "data.buckets"];
             return Err(settings.error(&keys, message.to_owned(), help).into());
         }
         if format == RowFormat::Text {
-            if data.buckets != BucketCount::default() {
+            if buckets {
                 let message = "`data.buckets` is for rows of several lengths, and the data is text, which fills every sequence";
                 let help = "leave --buckets out, or say with --format what rows hold";
                 return Err(settings.error(&["data.buckets"], message.to_owned(), help).into());
@@ -149,11 +159,32 @@ pub fn keeps_template(
     changed("the chat template", "another one".to_owned(), format!("`{}`", now.name()))
 }
 
+/// Opens the rows that the settings name for a run of a model with these numbers of positions and tokens. Writes the context and the lengths of batches to
+/// the settings.
+///
+/// # Errors
+/// As [`Conversations::open`].
+pub(super) fn laid_out(
+    settings: &mut Settings,
+    read: &Read,
+    tokenizer: Tokenizer,
+    (positions, vocab): (usize, usize),
+) -> Result<Conversations> {
+    let context = Context::asked(settings, positions);
+    let chats = Conversations::open(&settings.data, read, tokenizer, context, vocab)?;
+    settings.model.context = Some(chats.context());
+    let count = if settings.data.packing { BucketCount::ONE } else { BucketCount::Auto };
+    let count = *settings.data.buckets.get_or_insert(count);
+    Ok(chats.in_buckets(count, &settings.train))
+}
+
 /// Conversations of files, encoded.
 pub struct Conversations {
     tokenizer: Tokenizer,
     template: Option<String>,
     chats: Chats,
+    /// The rows of `train`.
+    train_rows: Rows,
     train: Sequences,
     held_out: Sequences,
     origin: String,
@@ -161,6 +192,8 @@ pub struct Conversations {
     packing: bool,
     loader: Option<Loader<RowBatch>>,
     context: usize,
+    /// A note on the choice of the context, unless the settings name it.
+    context_note: Option<String>,
     /// Samples of a batch, and the seed of their order.
     batch: usize,
     seed: u64,
@@ -175,15 +208,16 @@ pub struct Conversations {
 }
 
 impl Conversations {
-    /// Reads and encodes the files that `data` names, for sequences of `context` tokens.
+    /// Reads and encodes the files that `data` names, for sequences of this context and a model of `vocab` tokens.
     ///
     /// # Errors
-    /// Files and rows that can't be read, by name and number.
+    /// Files and rows that can't be read, by name and number, and rows with a token that the model has no row for.
     pub fn open(
         data: &settings::Data,
         read: &Read,
         tokenizer: Tokenizer,
-        context: usize,
+        context: Context,
+        vocab: usize,
     ) -> Result<Self> {
         let config = ChatsConfig {
             format: read.format,
@@ -191,9 +225,14 @@ impl Conversations {
             template: read.template.as_ref(),
             templated_texts: data.chat_template.is_some(),
             train_on: data.train_on.unwrap_or_default(),
-            context: Some(context),
+            context: None,
         };
-        let chats = Chats::open(&data.files, &config)?;
+        let (chats, tokens) = context.read(&data.files, config)?;
+        if let Some((row, id)) = chats.beyond(vocab) {
+            return Err(rows::beyond_rows(&tokenizer, id, vocab, &format!("row {row}")));
+        }
+        let context_note = context.note(tokens, longest(&chats));
+        let context = tokens;
         let (holdout, packing) = (data.holdout, data.packing);
         let (train, held_out) = chats.split(holdout).help("check data.holdout")?;
         let preferences = read.format == RowFormat::Preference;
@@ -202,6 +241,7 @@ impl Conversations {
         let sequences = |rows| -> Result<Sequences> {
             Ok(Sequences::new(rows, context, packing)?.with_numbers(unknown.clone()))
         };
+        let train_rows = train.clone();
         let (train, held_out) = (sequences(train)?, sequences(held_out)?);
         let origin = match data.files.as_slice() {
             [file] => file.display().to_string(),
@@ -212,6 +252,7 @@ impl Conversations {
             tokenizer,
             template,
             chats,
+            train_rows,
             train,
             held_out,
             origin,
@@ -219,6 +260,7 @@ impl Conversations {
             packing,
             loader: None,
             context,
+            context_note,
             batch: defaults::BATCH,
             seed: defaults::SEED,
             preferences,
@@ -229,7 +271,7 @@ impl Conversations {
     }
 
     /// In batches of like length, as many at a time as `train` says, padded to so many lengths.
-    pub fn in_buckets(mut self, count: BucketCount, train: &settings::Train) -> Self {
+    fn in_buckets(mut self, count: BucketCount, train: &settings::Train) -> Self {
         self.train = self.train.in_buckets(count);
         self.batch = train.batch.unwrap_or(defaults::BATCH);
         self.seed = train.seed;
@@ -288,6 +330,11 @@ impl Conversations {
         self.reference = Some(reference);
     }
 
+    /// Tokens of a sequence.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
     /// The data's name, and its number of files where there are several.
     pub fn origin(&self) -> &str {
         &self.origin
@@ -297,7 +344,7 @@ impl Conversations {
     pub fn notes(&self) -> Vec<String> {
         let Counts { truncated, dropped, .. } = self.chats.counts();
         let context = self.context;
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = self.context_note.iter().cloned().collect();
         if let Some(run) = &self.referred {
             notes.push(format!(
                 "the reference is that of `{}`, which began with the same weights on the same pairs",
@@ -327,11 +374,21 @@ impl Conversations {
                 plural(dropped, "row is", "rows are")
             ));
         }
-        let share = self.train.padding_in_batches(self.batch, self.seed);
-        let share = share.unwrap_or_else(|_| self.train.padding());
+        notes.push(self.padding_note());
+        notes
+    }
+
+    /// A note on the share of padding, with layouts that have less.
+    fn padding_note(&self) -> String {
+        let context = self.context;
+        let share_of = |sequences: &Sequences| {
+            let share = sequences.padding_in_batches(self.batch, self.seed);
+            share.unwrap_or_else(|_| sequences.padding())
+        };
+        let share = share_of(&self.train);
         let padding = format!("{:.1} % of the positions are padding", 100.0 * share);
         let lengths = self.train.buckets();
-        notes.push(match self.packing {
+        let told = match self.packing {
             true => format!(
                 "{} packed into {} of {context} tokens; {padding}",
                 plural(self.train.rows(), "row is", "rows are"),
@@ -345,39 +402,53 @@ impl Conversations {
                     100.0 * self.train.padding()
                 )
             }
-            // A quarter of a step's work.
-            false if share > 0.25 && self.preferences => {
-                format!("{padding}; --buckets auto puts rows of like length into a batch")
-            }
-            false if share > 0.25 => format!(
-                "{padding}; --packing puts several rows into a sequence, and --buckets auto rows of like length into a batch"
-            ),
             false => padding,
-        });
-        notes
+        };
+        if share <= MUCH {
+            return told;
+        }
+        let mut others = Vec::new();
+        let mut offer = |words: String, other: f64| {
+            if other < BETTER * share {
+                others.push(format!("{words} leaves {:.1} %", 100.0 * other));
+            }
+        };
+        if !self.packing && lengths.len() == 1 {
+            let grouped = self.train.clone().in_buckets(BucketCount::Auto);
+            offer("--buckets auto".to_owned(), share_of(&grouped));
+        }
+        if !self.packing && !self.preferences {
+            let packed = Sequences::new(self.train_rows.clone(), context, true);
+            offer("--packing".to_owned(), packed.map_or(1.0, |packed| packed.padding()));
+        }
+        let longest = longest(&self.chats).max(1);
+        if longest < context {
+            let fewer = 1.0 - (1.0 - share) * context as f64 / longest as f64;
+            offer(format!("--context {longest}, as the longest row has,"), fewer.max(0.0));
+        }
+        if others.is_empty() { told } else { format!("{told}; {}", others.join(", ")) }
     }
 
-    /// Batches that score what is held out where something is, else everything, and the number of its rows.
+    /// Samples that score what is held out where something is, else everything, and the number of its rows.
     ///
     /// # Errors
     /// Sequences of no tokens.
     pub fn scored(&self, config: &TrainerConfig) -> Result<(HeldOut, usize)> {
         let scored = if self.holdout > 0.0 { &self.held_out } else { &self.train };
-        Ok((self.batches(scored, config, None)?, scored.rows()))
+        Ok((self.in_order_of(scored, config, None)?, scored.rows()))
     }
 
-    /// Batches of `sequences` in order, that hold about `most` tokens where given.
-    fn batches(
+    /// The samples of `sequences` in order, or the first that hold `most` tokens, padding included.
+    fn in_order_of(
         &self,
         sequences: &Sequences,
         config: &TrainerConfig,
         most: Option<usize>,
     ) -> Result<HeldOut> {
-        let (batch, packing) = (config.micro_batch, self.packing);
-        let tokens = config.model.tokens();
-        let batches = most.map(|most| (most / (batch * tokens)).max(1));
-        let batches = sequences.batches(batch, batches)?;
-        Ok(Box::new(batches.map(move |batch| Ok(Samples::of_rows(batch, packing)))))
+        let packing = self.packing;
+        let most = most.map(|most| (most / config.model.tokens()).max(1));
+        let samples = sequences.batches(1, most)?;
+        Ok(Box::new(samples.map(move |sample| Ok(Samples::of_rows(sample, packing)))))
     }
 }
 
@@ -406,11 +477,11 @@ impl Batches for Conversations {
     }
 
     fn held_out(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
-        self.batches(&self.held_out, config, most)
+        self.in_order_of(&self.held_out, config, most)
     }
 
     fn in_order(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
-        self.batches(&self.train, config, most)
+        self.in_order_of(&self.train, config, most)
     }
 
     fn unreferenced(&self, config: &TrainerConfig) -> Result<Option<HeldOut>> {
@@ -420,15 +491,21 @@ impl Batches for Conversations {
         let rows = self.chats.rows();
         let unknown = vec![0.0; rows.len()].into();
         let all = Sequences::new(rows, self.context, false)?.with_numbers(unknown);
-        self.batches(&all, config, None).map(Some)
+        self.in_order_of(&all, config, None).map(Some)
     }
 
-    fn refer_to(&mut self, mut log_likelihoods: Vec<f32>) -> Result<()> {
-        // The last batch was filled up.
-        log_likelihoods.truncate(self.chats.rows().len());
+    fn refer_to(&mut self, log_likelihoods: Vec<f32>) -> Result<()> {
         let (rows, weights) = (self.chats.fingerprint(), self.weights.as_deref());
         self.set_reference(Reference::new(log_likelihoods, &rows, weights)?);
         Ok(())
+    }
+
+    fn work_share(&self) -> f64 {
+        let [whole, grouped] = [
+            1.0 - self.train.padding(),
+            1.0 - self.train.padding_in_batches(self.batch, self.seed).unwrap_or(0.0),
+        ];
+        if grouped > 0.0 { (whole / grouped).min(1.0) } else { 1.0 }
     }
 
     fn state(&self, samples: u64) -> DataState {

@@ -38,6 +38,15 @@ pub(crate) fn check(
         ("lora.rank", true),
         ("lora.alpha", adapted),
         ("lora.targets", adapted),
+        ("lora.rslora", adapted),
+        ("lora.dora", adapted),
+        ("lora.rank_pattern", adapted),
+        ("lora.alpha_pattern", adapted),
+        ("lora.layers", adapted),
+        ("lora.layers_pattern", adapted),
+        ("lora.exclude", adapted),
+        ("lora.modules_to_save", adapted),
+        ("lora.bias", adapted),
         ("lora.base_bits", adapted),
     ] {
         let (was, now) = (shown(&before, key)?, shown(settings, key)?);

@@ -9,6 +9,7 @@ use tightrope_nn::{Done, TrainerConfig};
 
 #[cfg(not(target_family = "wasm"))]
 use super::piped;
+use super::rows::TOO_FEW_ROWS;
 use crate::error::{Error, Help as _, Result};
 use crate::run::{Batches, HeldOut, Samples};
 use crate::settings::{self, Settings};
@@ -68,7 +69,7 @@ impl Text {
             Corpus::from_documents(texts, &tokenizer)
         };
         let corpus = corpus?;
-        corpus.check_vocab(vocab).help("train a model of the data's vocabulary (--vocab)")?;
+        corpus.check_vocab(vocab).help(TOO_FEW_ROWS)?;
         let holdout = data.holdout;
         let (train, held_out) = corpus.split(holdout).help("check data.holdout")?;
         let sources = corpus.sources().to_vec();
@@ -121,7 +122,7 @@ impl Text {
         if self.holdout > 0.0 { &self.held_out } else { &self.train }
     }
 
-    /// Batches that score `tokens` in order, or the first windows that hold `most` of them; none where there is nothing to predict.
+    /// Samples that score `tokens` in order, or the first windows that hold `most` of them; none where there is nothing to predict.
     ///
     /// # Errors
     /// A broken file, and sequences without room for what is predicted.
@@ -136,7 +137,7 @@ impl Text {
         };
         let context = self.context(config)?;
         Ok(Box::new(
-            batches(tokens, config, context, most)?.map(move |batch| {
+            in_order(tokens, context, most)?.map(move |batch| {
                 Ok(masking.apply(&batch.help("restore the data")?, context).into())
             }),
         ))
@@ -247,26 +248,24 @@ impl Batches for Text {
     }
 }
 
-/// Batches that score `tokens` in order, every one but the first predicted once, or the first windows that hold
+/// Samples that score `tokens` in order, every one but the first predicted once, or the first windows that hold
 /// `most` of them; none where there is nothing to predict.
 ///
 /// # Errors
 /// A broken file.
 pub fn windows(tokens: &Tokens, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
-    let batches = batches(tokens, config, config.model.tokens(), most)?;
-    Ok(Box::new(batches.map(|batch| Ok(batch.help("restore the data")?.into()))))
+    let windows = in_order(tokens, config.model.tokens(), most)?;
+    Ok(Box::new(windows.map(|window| Ok(window.help("restore the data")?.into()))))
 }
 
 /// The windows of `context` tokens of [`windows`].
-fn batches(
+fn in_order(
     tokens: &Tokens,
-    config: &TrainerConfig,
     context: usize,
     most: Option<usize>,
 ) -> Result<impl Iterator<Item = tightrope_data::Result<Batch>> + 'static> {
-    let batch = config.micro_batch;
-    let batches = most.map(|most| (most / (batch * context)).max(1));
-    let made = || Windows::new(tokens.clone(), batch, context, batches).help("check data.holdout");
+    let most = most.map(|most| (most / context).max(1));
+    let made = || Windows::new(tokens.clone(), 1, context, most).help("check data.holdout");
     let windows = (tokens.len() >= 2).then(made).transpose()?;
     Ok(windows.into_iter().flatten())
 }
@@ -287,7 +286,7 @@ pub(super) fn encoder_tokenizer(settings: &Settings, vocab: usize) -> Result<Tok
             return Err(Error::usage(anyhow!("no tokenizer is named for the text"), ENCODERS));
         }
     };
-    fits(&tokenizer, vocab)?;
+    fits(&tokenizer, vocab, false)?;
     tokenizer.specials().help(ENCODERS)?;
     Ok(tokenizer)
 }
@@ -305,7 +304,7 @@ pub(crate) fn tokenizer(settings: &Settings, vocab: usize) -> Result<Tokenizer> 
     };
     // Ids are checked one by one.
     if !ids {
-        fits(&tokenizer, vocab)?;
+        fits(&tokenizer, vocab, settings.model.init.is_some())?;
     }
     Ok(tokenizer)
 }
@@ -333,13 +332,14 @@ pub(crate) fn of_vocabulary(settings: &Settings, vocab: usize) -> Result<Option<
     ))
 }
 
-/// Whether a model of `vocab` tokens knows all that a tokenizer gives.
+/// Refuses a tokenizer with more tokens than a new model's `vocab`. That of a model on disk (`init`) may have ids past the
+/// embedding's rows: each token of the data is checked.
 ///
 /// # Errors
 /// A tokenizer with more tokens.
-pub(crate) fn fits(tokenizer: &Tokenizer, vocab: usize) -> Result<()> {
+pub(crate) fn fits(tokenizer: &Tokenizer, vocab: usize, init: bool) -> Result<()> {
     let size = tokenizer.vocab_size();
-    if size > vocab {
+    if size > vocab && !init {
         return Err(Error::usage(
             anyhow!("the tokenizer has {size} tokens, and `model.vocab` is {vocab}"),
             "leave `model.vocab` out, or give the tokenizer of this vocabulary",

@@ -138,30 +138,28 @@ impl LabelledImages {
         &self.origin
     }
 
-    /// Batches of what is held out where something is, else of everything, and how many images those are.
+    /// Samples of what is held out where something is, else of everything, and how many images those are.
     ///
     /// # Errors
     /// A broken file.
     pub fn scored(&self, config: &TrainerConfig) -> Result<(HeldOut, usize)> {
         let scored = if self.held_out.is_empty() { &self.train } else { &self.held_out };
-        Ok((self.batches(scored, config, None)?, scored.len()))
+        Ok((self.in_order_of(scored, config, None)?, scored.len()))
     }
 
     fn order(&self, batch: usize, seed: u64) -> ImageLoaderConfig {
         ImageLoaderConfig { batch, seed, normalization: self.format.normalization.clone() }
     }
 
-    /// The images in order, or the first batches that hold `most` of them.
-    fn batches(
+    /// The images in order, or the first `most` of them.
+    fn in_order_of(
         &self,
         images: &Images,
         config: &TrainerConfig,
         most: Option<usize>,
     ) -> Result<HeldOut> {
-        let TrainerConfig { micro_batch, seed, .. } = *config;
-        let batches = most.map(|most| (most / micro_batch).max(1));
-        let batches = ImageBatches::new(images.clone(), self.order(micro_batch, seed), batches);
-        Ok(Box::new(batches.help(RESTORE)?.map(|batch| Ok(batch.help("restore the data")?.into()))))
+        let images = ImageBatches::new(images.clone(), self.order(1, config.seed), most);
+        Ok(Box::new(images.help(RESTORE)?.map(|image| Ok(image.help("restore the data")?.into()))))
     }
 }
 
@@ -190,7 +188,7 @@ impl Batches for LabelledImages {
     }
 
     fn held_out(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
-        self.batches(&self.held_out, config, most)
+        self.in_order_of(&self.held_out, config, most)
     }
 
     fn state(&self, samples: u64) -> DataState {
@@ -257,7 +255,7 @@ mod tests {
         let held_out = images.held_out(&config, None).unwrap();
         assert_eq!(held_out.map(|batch| batch.unwrap().counted).sum::<usize>(), 179);
         let few = images.held_out(&config, Some(20)).unwrap();
-        assert_eq!(few.map(|batch| batch.unwrap().counted).sum::<usize>(), 16);
+        assert_eq!(few.map(|batch| batch.unwrap().counted).sum::<usize>(), 20);
     }
 
     #[test]

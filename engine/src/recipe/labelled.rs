@@ -7,10 +7,14 @@ use tightrope_data::{
 };
 use tightrope_nn::{BertConfig, Done, TrainerConfig};
 
+use super::context::Context;
 use crate::error::{Error, Help as _, Result};
 use crate::run::{Batches, HeldOut, Samples};
 use crate::settings::{self, Settings};
 use crate::units::{human_count, plural};
+
+/// Least tokens of a sequence: those around two texts, and one of a text.
+const LEAST: usize = 4;
 
 /// Opens the labelled texts that the settings of an encoder name, where it classifies them; `None` where it predicts masked tokens.
 /// `base` is the model that it starts from.
@@ -54,10 +58,12 @@ pub struct Labelled {
     holdout: f64,
     loader: Option<Loader<TextBatch>>,
     context: usize,
+    /// A note on the choice of the context, unless the settings name it.
+    context_note: Option<String>,
 }
 
 impl Labelled {
-    /// Encodes the texts that the settings name for `model`, or those that are `opened` already, for sequences of `context` tokens.
+    /// Encodes the texts that the settings name for `model`, or those that are `opened` already, for sequences of this context.
     ///
     /// # Errors
     /// Files and rows that can't be read, by name and number; labels that the model doesn't know; and a tokenizer that isn't an
@@ -67,7 +73,7 @@ impl Labelled {
         model: &BertConfig,
         opened: Option<LabelledTexts>,
         tokenizer: Tokenizer,
-        context: usize,
+        asked: Context,
     ) -> Result<Self> {
         if data.files.is_empty() {
             return Err(Error::usage(
@@ -82,7 +88,10 @@ impl Labelled {
                 LabelledTexts::open(&data.files, key, classes(model).as_ref())?
             }
         };
-        let rows = texts.encode(&tokenizer, context)?;
+        let rows = texts.encode(&tokenizer, asked.most())?;
+        // A row that was cut has as many tokens as there may be.
+        let context = asked.tokens(rows.longest()).max(LEAST);
+        let context_note = asked.note(context, rows.longest());
         let holdout = data.holdout;
         let (train, held_out) = rows.split(holdout).help("check data.holdout")?;
         let origin = match data.files.as_slice() {
@@ -91,7 +100,23 @@ impl Labelled {
         };
         let classes = texts.classes().clone();
         let loader = None;
-        Ok(Self { tokenizer, rows, train, held_out, classes, origin, holdout, loader, context })
+        Ok(Self {
+            tokenizer,
+            rows,
+            train,
+            held_out,
+            classes,
+            origin,
+            holdout,
+            loader,
+            context,
+            context_note,
+        })
+    }
+
+    /// Tokens of a sequence.
+    pub fn context(&self) -> usize {
+        self.context
     }
 
     /// The data's name, and its number of files where there are several.
@@ -102,18 +127,27 @@ impl Labelled {
     /// What there is to tell: rows that were cut, and how much of a sequence is padding.
     pub fn notes(&self) -> Vec<String> {
         let (cut, context) = (self.rows.cut(), self.context);
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = self.context_note.iter().cloned().collect();
         if cut > 0 {
             let rows = plural(cut, "row is", "rows are");
             notes.push(format!("{rows} cut to the context of {context} tokens"));
         }
         let places = (self.rows.len() * context).max(1) as f64;
         let padding = 1.0 - self.rows.tokens() as f64 / places;
-        notes.push(format!("{:.1} % of the positions are padding", 100.0 * padding));
+        let mut note = format!("{:.1} % of the positions are padding", 100.0 * padding);
+        let longest = self.rows.longest().max(LEAST);
+        if padding > 0.5 && longest < context {
+            let fewer = 1.0 - (1.0 - padding) * context as f64 / longest as f64;
+            note += &format!(
+                "; --context {longest}, as the longest row has, leaves {:.1} %",
+                100.0 * fewer.max(0.0)
+            );
+        }
+        notes.push(note);
         notes
     }
 
-    /// Batches that score what is held out where something is, else everything, and the number of its rows.
+    /// Samples that score what is held out where something is, else everything, and the number of its rows.
     ///
     /// # Errors
     /// Sequences of no tokens.
@@ -127,11 +161,10 @@ fn padded(rows: &LabelledRows, config: &TrainerConfig, most: Option<usize>) -> R
     if rows.is_empty() {
         return Ok(Box::new(std::iter::empty()));
     }
-    let (batch, seq_len) = (config.micro_batch, config.model.tokens());
-    let batches = most.map(|most| (most / (batch * seq_len)).max(1));
-    let rows =
-        PaddedTexts::new(rows.clone(), batch, seq_len, batches).help("check data.holdout")?;
-    Ok(Box::new(rows.map(|batch| Ok(batch.into()))))
+    let seq_len = config.model.tokens();
+    let most = most.map(|most| (most / seq_len).max(1));
+    let rows = PaddedTexts::new(rows.clone(), 1, seq_len, most).help("check data.holdout")?;
+    Ok(Box::new(rows.map(|row| Ok(row.into()))))
 }
 
 impl Batches for Labelled {
@@ -183,6 +216,22 @@ impl Batches for Labelled {
             self.tokenizer.name(),
         )
     }
+}
+
+/// Refuses labelled texts for a model that classifies none, unless they're asked for as texts.
+///
+/// # Errors
+/// Rows of a text and a label, and a file that can't be opened.
+pub(super) fn refuse_on_decoder(settings: &Settings) -> Result<()> {
+    let data = &settings.data;
+    let asked = data.format.is_some_and(|format| format != RowFormat::Auto);
+    if asked || data.text_key.is_some() || !is_labelled(&data.files, None)? {
+        return Ok(());
+    }
+    Err(Error::usage(
+        anyhow!("the rows have a `label`, and the model classifies nothing"),
+        "give --format text to train on the texts alone, or name an encoder with --init to classify them",
+    ))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use tightrope_nn::{Architecture, BertConfig, ModelConfig, VitConfig};
 use super::{LabelledTexts, images};
 use crate::error::{Error, Result};
 use crate::settings::{self, Extents, Family, LIST, ModelFamily, Reads, Setting, Settings};
-use crate::weights::source::config_of;
+use crate::weights::source::{Source, config_of};
 use crate::weights::tokenizer;
 
 /// A model, with the data that was opened to learn its classes.
@@ -52,9 +52,11 @@ pub fn described(settings: &Settings) -> Result<Described> {
     let agree = || own.init.as_ref().map_or(Ok(()), |init| agrees(settings, &base, init));
     match &base {
         Architecture::Language(sizes) => {
-            let model = language(settings, sizes)?;
+            let sizes = ModelConfig { vocab: grown(settings, sizes.vocab)?, ..sizes.clone() };
+            let model = language(settings, &sizes)?;
             model.check()?;
-            agree()?;
+            let base = Architecture::Language(sizes);
+            own.init.as_ref().map_or(Ok(()), |init| agrees(settings, &base, init))?;
             Ok(Described::known(model))
         }
         Architecture::Vit(sizes) => {
@@ -87,6 +89,14 @@ fn vocab(settings: &Settings) -> Result<Option<usize>> {
         (None, Some(name), None) => Some(tokenizer::vocab_size(name)?),
         (vocab, _, _) => vocab,
     })
+}
+
+/// Tokens of a model on disk that knows `vocab`, with a row for each token of its tokenizer where the settings add them.
+fn grown(settings: &Settings, vocab: usize) -> Result<usize> {
+    let settings::Model { init, add_tokens, .. } = &settings.model;
+    let Some(init) = init.as_ref().filter(|_| *add_tokens) else { return Ok(vocab) };
+    let asked = settings.data.tokenizer.as_deref();
+    Ok(vocab.max(Source::open(init)?.tokenizer(asked)?.vocab_size()))
 }
 
 /// Positions that a new model is to have. One on disk keeps its own, of which a run may use fewer.

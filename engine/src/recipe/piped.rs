@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::anyhow;
 use tightrope_data::{Corpus, DataState, Pipe, Reached, Source, Tokenizer};
 use tightrope_nn::inputs::{TARGETS, TOKENS};
-use tightrope_nn::{Done, TrainerConfig};
+use tightrope_nn::{Done, LanguageModel, TrainerConfig};
 
+use super::rows::beyond_rows;
 use crate::error::{Error, Help as _, Result};
 use crate::run::{Batches, Samples, Wait};
 
@@ -94,6 +95,12 @@ impl Batches for Piped {
                 "resume the run from its checkpoint, with the same text from its start",
             ));
         };
+        if let Some(model) = LanguageModel::of(&*config.model) {
+            let vocab = model.config().vocab;
+            if let Some(id) = ids.iter().find(|&&id| id.cast_unsigned() as usize >= vocab) {
+                return Err(beyond_rows(&self.tokenizer, id.cast_unsigned(), vocab, CALLED));
+            }
+        }
         let windows = |shift: usize| -> Vec<i32> {
             (0..config.batch)
                 .flat_map(|row| &ids[shift + row * tokens..][..tokens])

@@ -18,10 +18,12 @@ use crate::error::{Help as _, Result};
 #[cfg(not(target_family = "wasm"))]
 use crate::plan::room_for_copy;
 use crate::plan::{Choices, MadeFor, checkpoint_copy, free, planned_now};
-use crate::run::{Described, Parts, Reopen, json_text};
+use crate::run::{Described, Parts, Reopen};
 #[cfg(not(target_family = "wasm"))]
 use crate::run::{Home, Opening, Run, directory};
 use crate::settings::{MicroBatch, Recompute, Settings};
+use crate::units::json_text;
+use crate::weights::{Source, companions};
 
 /// A recipe with its plan, and what it was chosen from.
 pub struct Planned {
@@ -108,12 +110,19 @@ impl Planned {
         };
         let Self { recipe, step, device, .. } = self;
         let model = Architecture::of(&*step.config().model);
-        let text = model.as_ref().map(|model| json_text(&model.to_hf())).transpose()?;
-        let files = text.map(|text| ("config.json".to_owned(), text)).into_iter().collect();
+        let source = recipe.start.source();
+        let mut files = source.map(Source::companions).transpose()?.unwrap_or_default();
+        let ends = source.map(Source::generation).transpose()?.unwrap_or_default();
+        companions::keep_tokenizer_of(&mut files, &recipe.data.files());
+        if let Some(model) = &model {
+            let original = source.map(Source::config_file).transpose()?.flatten();
+            let text = json_text(&companions::config(original.as_ref(), model))?;
+            files.insert("config.json".to_owned(), text);
+        }
         let described = Described {
             settings: recipe.record.to_json(|setting| !setting.passing)?,
             model: serde_json::to_value(model).help("the model doesn't fit JSON: report it")?,
-            files,
+            files: files.into_iter().collect(),
         };
         Ok(Parts {
             planned: step,
@@ -130,6 +139,7 @@ impl Planned {
             #[cfg(not(target_family = "wasm"))]
             room_for_all,
             described,
+            ends: ends.ends,
             #[cfg(not(target_family = "wasm"))]
             ranks: self.ranks,
         })
@@ -187,7 +197,7 @@ impl<'a> Started<'a> {
             Some(dir) => dir,
             None => directory::create(out.as_deref())?,
         };
-        let mut home = Home::take(&dir)?;
+        let mut home = if new { Home::take_new(&dir)? } else { Home::take(&dir)? };
         if let Some(checkpoint) = run.continues().filter(|_| new) {
             for (name, text) in texts {
                 let file = dir.join(directory::DATA).join(name);
@@ -198,6 +208,7 @@ impl<'a> Started<'a> {
             tightrope_data::checkpoint::unpack(checkpoint, &dir).help(NEXT)?;
         }
         home.describe(record, plan)?;
+        home.set_failed(false);
         run.settle(home)?;
         Ok((run, dir))
     }

@@ -10,12 +10,14 @@ use tightrope_nn::{
     Programs, Shard, TrainerConfig, Vit, defaults,
 };
 
+#[cfg(not(target_family = "wasm"))]
+use super::layout::Layout;
 use super::model;
 use crate::devices::Spec;
 use crate::error::{Error, Result};
 use crate::plan::{Scope, inference, planned};
 use crate::settings::{
-    self, Chunk, Device, LARGEST, LIST, MicroBatch, RowFormat, Schedule, Settings, Sharding,
+    Chunk, Device, LARGEST, LIST, MicroBatch, RowFormat, Schedule, Settings, Sharding,
 };
 use crate::weights::{adapters, teacher};
 
@@ -41,13 +43,23 @@ struct Predicted {
 }
 
 impl Step {
-    /// The step that the settings describe, of the model that they describe.
+    /// The step that the settings describe, of the model that they describe. Where they name rows that have lengths of their own, its
+    /// context is that of a run on these.
     ///
     /// # Errors
-    /// An unknown preset, a model directory or images that can't be read, and settings that don't fit each other or the
+    /// An unknown preset, a model directory, images or rows that can't be read, and settings that don't fit each other or the
     /// model.
     pub fn of(settings: &Settings) -> Result<Self> {
-        Self::of_model(settings, model::described(settings)?.model)
+        let described = model::described(settings)?;
+        #[cfg(target_family = "wasm")]
+        return Self::of_model(settings, described.model);
+        #[cfg(not(target_family = "wasm"))]
+        {
+            let Layout { settings, model, shorter } = Layout::of(settings, described)?;
+            let mut step = Self::of_model(&settings, model)?;
+            step.config.shorter = shorter;
+            Ok(step)
+        }
     }
 
     /// The step that the settings describe, of a model that is known already. Its context is the number of
@@ -166,12 +178,7 @@ pub(crate) fn filled(settings: &Settings, model: &Architecture) -> Result<Settin
     if let (0, Some(dir)) = (settings.lora.rank, &settings.lora.init) {
         let found =
             adapters::config_of(dir).map_err(|error| Error::usage(error, adapters::KIND))?;
-        let own = &mut settings.lora;
-        own.rank = found.rank;
-        own.alpha.get_or_insert(found.alpha);
-        if own.targets == settings::Lora::default().targets {
-            own.targets = found.targets;
-        }
+        settings.lora.take_on(found);
     }
     filled_adapters(&mut settings, &*model.build(1)?)?;
     settings.check()?;
@@ -195,11 +202,20 @@ fn context_within(settings: &Settings, positions: usize) -> Result<usize> {
 /// # Errors
 /// As [`Step::of_own`].
 pub(crate) fn filled_own(settings: &Settings, model: &dyn Model) -> Result<Settings> {
-    let keys = LIST.iter().map(|setting| setting.key);
-    if let Some(key) =
-        keys.filter(|key| key.starts_with("model.")).find(|key| settings.is_said(key))
-    {
-        let message = format!("`{key}` describes a model, and the program brings its own");
+    for setting in LIST {
+        let key = setting.key;
+        let message = match setting.table() {
+            "model" if settings.is_changed(key) => {
+                format!("`{key}` describes a model, and the program brings its own")
+            }
+            "data" if settings.is_changed(key) => {
+                format!("`{key}` is of data, and the program brings its own batches")
+            }
+            _ if setting.reads.is_some() && settings.is_changed(key) => {
+                format!("`{key}` is of the models of this library, and the program brings its own")
+            }
+            _ => continue,
+        };
         return Err(settings.error(&[key], message, &format!("leave `{key}` out")).into());
     }
     let mut settings = settings.clone();
@@ -219,6 +235,11 @@ pub(crate) fn filled_own(settings: &Settings, model: &dyn Model) -> Result<Setti
 
 /// Fills in what is said of adapters, which must fit the model.
 fn filled_adapters(settings: &mut Settings, model: &dyn Model) -> Result<()> {
+    if let Some((key, entry)) = settings.lora.malformed() {
+        let message = format!("`{key}` has `{entry}`, which isn't what it takes");
+        let help = "patterns are as v_proj=2, and layers are numbers";
+        return Err(settings.error(&[key], message, help).into());
+    }
     if let Some(lora) = settings.lora.adapters() {
         lora.check(&model.parameters())?;
         settings.lora.alpha = Some(lora.alpha);

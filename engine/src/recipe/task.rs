@@ -60,11 +60,9 @@ impl Batches for Task {
     }
 
     fn held_out(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
-        let rows = config.micro_batch;
-        let problems = self.rows(config, rows)?;
-        let batches = (most.unwrap_or(SCORED) / (rows * config.model.tokens())).max(1);
-        let batch = move |index: usize| Ok(problems.held_out_batch((index * rows) as u64).into());
-        Ok(Box::new((0..batches).map(batch)))
+        let problems = self.rows(config, 1)?;
+        let rows = (most.unwrap_or(SCORED) / config.model.tokens()).max(1) as u64;
+        Ok(Box::new((0..rows).map(move |row| Ok(problems.held_out_batch(row).into()))))
     }
 
     fn state(&self, samples: u64) -> DataState {
@@ -106,8 +104,8 @@ mod tests {
             task.held_out(&config, most).unwrap().map(Result::unwrap).collect()
         };
         let few = held_out(Some(4 * config.model.tokens()));
-        assert_eq!(few.len(), 2);
-        assert_eq!(held_out(None)[..2], few);
+        assert_eq!(few.len(), 4);
+        assert_eq!(held_out(None)[..4], few);
         assert!(few.iter().all(|batch| batch.counted > 0 && *batch != second));
     }
 

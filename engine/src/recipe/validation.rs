@@ -1,7 +1,9 @@
 //! Data that is evaluated on files of their own, instead of on a part of itself.
 
 use anyhow::anyhow;
-use tightrope_data::{Classes, DataState, ImageFormat, RowFormat, Tokenizer, ToyTask};
+use tightrope_data::{
+    Classes, DataState, ImageFormat, RowFormat, Tokenizer, ToyTask, held_out_split,
+};
 use tightrope_nn::{Architecture, Done, TrainerConfig};
 
 use super::piped;
@@ -15,6 +17,26 @@ struct Validated {
     validation: Box<dyn Batches>,
     /// The files of the second, in words.
     origin: String,
+}
+
+/// Names the files for validation of a folder that has splits, where nothing else says what is held out. Returns a note
+/// about it.
+///
+/// # Errors
+/// A folder that can't be read.
+pub(super) fn by_split(settings: &mut Settings, model: &Architecture) -> Result<Option<String>> {
+    if matches!(model, Architecture::Vit(_)) || settings.data.files.is_empty() {
+        return Ok(None);
+    }
+    let Some(split) = held_out_split(&settings.data.files)? else { return Ok(None) };
+    let trained = "of the folder's splits, the run is trained on `train`";
+    let classes = matches!(model, Architecture::Bert(model) if model.classes.is_some());
+    let said = !settings.data.validation.is_empty() || settings.is_said("data.holdout");
+    if classes || said || settings.data.format == Some(RowFormat::Preference) {
+        return Ok(Some(format!("{trained} alone")));
+    }
+    settings.data.validation = split.files;
+    Ok(Some(format!("{trained} and evaluated on `{}`", split.name)))
 }
 
 /// Nothing of what is trained on is held out where files are named for that.
@@ -98,6 +120,10 @@ impl Batches for Validated {
 
     fn shorter(&self) -> Vec<usize> {
         self.data.shorter()
+    }
+
+    fn work_share(&self) -> f64 {
+        self.data.work_share()
     }
 
     fn held_out(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {

@@ -42,7 +42,7 @@ impl From<Vec<i32>> for Numbers {
 pub struct Samples {
     /// What counts in the loss: samples, pairs of sequences, or tokens that are predicted.
     pub counted: usize,
-    numbers: Vec<(String, Numbers)>,
+    pub(super) numbers: Vec<(String, Numbers)>,
 }
 
 impl Samples {
@@ -132,7 +132,8 @@ fn counted(targets: &[i32]) -> usize {
     targets.iter().filter(|&&target| target != IGNORED).count()
 }
 
-/// Held-out batches, each of a micro-batch.
+/// Held-out samples in order, of which each item has one or several. They follow from data, seed and settings: evaluation makes passes
+/// of them, whatever the micro-batch.
 pub type HeldOut = Box<dyn Iterator<Item = Result<Samples>>>;
 
 /// Whether a batch can be had.
@@ -184,7 +185,13 @@ pub trait Batches {
         Vec::new()
     }
 
-    /// Batches of a micro-batch of which it has to know the log-likelihood of each sequence, under the model before its first step;
+    /// Positions of its batches, padding included, over those of batches of whole sequences: less than 1 if some are padded to
+    /// [`Batches::shorter`] lengths.
+    fn work_share(&self) -> f64 {
+        1.0
+    }
+
+    /// Samples of which it has to know the log-likelihood of each sequence, under the model before its first step;
     /// `None` where it knows them, or needs none.
     ///
     /// # Errors
@@ -203,7 +210,8 @@ pub trait Batches {
         Ok(())
     }
 
-    /// What is held out, or the first of it that holds `most` tokens or images.
+    /// What is held out, or the first of it that holds `most` tokens or images. Which samples these are doesn't depend on
+    /// [`TrainerConfig::micro_batch`], which a plan chooses.
     ///
     /// # Errors
     /// Data that can't be read.

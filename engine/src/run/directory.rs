@@ -1,6 +1,9 @@
 //! The run directory: `run.toml`, `plan.json`, `metrics.jsonl`, `checkpoints/`, `samples/`,
 //! TensorBoard's events, and `run.lock` with the process that trains.
 
+#[cfg(not(target_family = "wasm"))]
+mod leftover;
+
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -11,6 +14,9 @@ use tightrope_data::files;
 
 use crate::error::{Error, Help as _, Result};
 use crate::weights::source::{RUN_SETTINGS, is_run};
+
+#[cfg(not(target_family = "wasm"))]
+pub(super) use leftover::{is_leftover, remove_directory, remove_leftover};
 
 /// Where in its directory a run keeps the text that a checkpoint brought along.
 pub const DATA: &str = "data";
@@ -81,11 +87,24 @@ fn free(parent: &Path, name: impl Fn(u64) -> String) -> io::Result<PathBuf> {
     Err(ErrorKind::AlreadyExists.into())
 }
 
-/// Refuses a directory that holds a run already.
+/// Refuses a directory that holds a run already. One that ended before it had made anything leaves its place to another.
 ///
 /// # Errors
-/// Where it does.
+/// Where it does, and where a process trains there.
 pub fn refuse_run(out: &Path) -> Result<()> {
+    #[cfg(not(target_family = "wasm"))]
+    if is_leftover(out) {
+        return super::lock::refuse_taken(out);
+    }
+    refuse_kept_run(out)
+}
+
+/// Refuses a directory with a run that has made something.
+pub(super) fn refuse_kept_run(out: &Path) -> Result<()> {
+    #[cfg(not(target_family = "wasm"))]
+    if is_leftover(out) {
+        return Ok(());
+    }
     if !is_run(out) {
         return Ok(());
     }
@@ -169,6 +188,8 @@ mod tests {
         assert!(create(Some(dir.path())).is_ok());
         assert_eq!(existing(None, Some(dir.path())).unwrap_err().kind(), Kind::Usage);
         fs::write(dir.path().join(RUN_SETTINGS), "").unwrap();
+        assert!(create(Some(dir.path())).is_ok(), "a run that made nothing");
+        fs::write(dir.path().join("metrics.jsonl"), "{}\n").unwrap();
         assert_eq!(create(Some(dir.path())).unwrap_err().kind(), Kind::Usage);
         assert_eq!(existing(Some(dir.path()), None).unwrap(), dir.path());
     }

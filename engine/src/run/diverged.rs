@@ -1,7 +1,8 @@
 //! Runs whose numbers go astray: what is said of them, and which weights are kept.
 
 use anyhow::anyhow;
-use tightrope_nn::Outcome;
+use tightrope_core::NonFinite;
+use tightrope_nn::{Cause, Done, Outcome};
 
 use super::Run;
 use crate::error::{Error, Result};
@@ -10,24 +11,37 @@ use crate::error::{Error, Result};
 pub(super) const DIVERGED: &str =
     "resume with a lower --lr or a smaller --clip, or look at the data around this step";
 
+/// Why a step isn't finite whose outputs all are.
+const SUMS: &str =
+    "every op's output is finite, and the sum of gradients or of their squares overflows";
+/// Why no op is named.
+const CONSUMED: &str = "the op isn't known, as memory.consume_gradients has updated weights while gradients were made; without it the \
+                        op is named";
+
 /// Steps in a row that f16 may skip: halved that often, the loss scale has gone from its highest value to its lowest. A loss
 /// that rises as often without falling once isn't noise.
 pub(super) const PATIENCE: u64 = 64;
 
 impl Run<'_> {
     /// The failure of a step that the device refused to make, with the op that went wrong first. The
-    /// weights are those before it, and are saved.
+    /// weights are those before it, and are saved; not where they were updated while gradients were made.
     pub(super) async fn not_finite(&mut self, outcome: &Outcome) -> Result<Error> {
         let at = self.done();
-        let place = self.first_not_finite().await?;
+        let place = self.first_not_finite(at, outcome).await?;
         let Outcome { loss, grad_norm, .. } = *outcome;
         let step = at.steps + 1;
-        let mut message = format!(
-            "step {step} has loss {loss} and gradient norm {grad_norm}, and wasn't made: {place}"
-        );
+        let consumed = self.config().consume_gradients;
+        let made = if consumed { "" } else { ", and wasn't made" };
+        let mut message =
+            format!("step {step} has loss {loss} and gradient norm {grad_norm}{made}: {place}");
         if self.skips > 1 {
             let first = step + 1 - self.skips;
             message += &format!("; no step from {first} on was finite, at any loss scale");
+        }
+        if consumed {
+            self.end_beside().await?;
+            message += &self.kept_last();
+            return Ok(Error::failed(anyhow!(message), DIVERGED));
         }
         match self.save_async().await {
             Ok(()) => message += &self.kept(at.steps),
@@ -36,29 +50,30 @@ impl Run<'_> {
         Ok(Error::failed(anyhow!(message), DIVERGED))
     }
 
-    /// Notes what went wrong in a step that f16 skips, which is then made again to find it.
-    pub(super) async fn note_skipped(&mut self) -> Result<()> {
-        let step = self.done().steps + 1;
-        let place = self.first_not_finite().await?;
-        self.inner.origin.notes.push(format!("step {step} is skipped: {place}"));
+    /// Notes what went wrong in the step after `at`, which f16 skipped.
+    pub(super) async fn note_skipped(&mut self, at: Done, outcome: &Outcome) -> Result<()> {
+        let place = self.first_not_finite(at, outcome).await?;
+        self.inner.origin.notes.push(format!("step {} is skipped: {place}", at.steps + 1));
         Ok(())
     }
 
-    /// Makes the next step again, and says where numbers stop being finite.
-    async fn first_not_finite(&mut self) -> Result<String> {
-        let at = self.done();
+    /// Says where numbers stop being finite in the step after `at`.
+    async fn first_not_finite(&mut self, at: Done, outcome: &Outcome) -> Result<String> {
+        let joined = self.is_joined();
         let explain = self.inner.attempt(async |origin, trainer| {
             let batch = origin.data.batch(trainer.config(), at)?;
-            Ok(trainer.explain(at.steps, &batch.batch()).await?)
+            Ok(trainer.explain(at.steps, &batch.batch(), outcome).await?)
         });
         Ok(match explain.await? {
-            Some(found) => format!(
-                "the first output that isn't finite is `{}`, element {}, of op {}",
-                found.tensor, found.element, found.op
-            ),
-            None => {
-                "every op's output is finite, and the sum of squared gradients overflows".to_owned()
+            Cause::Output { output, rank } => {
+                let of_rank = if joined { format!(", on rank {rank}") } else { String::new() };
+                let NonFinite { tensor, element, op } = output;
+                format!(
+                    "the first output that isn't finite is `{tensor}`, element {element}, of op {op}{of_rank}"
+                )
             }
+            Cause::Sums => SUMS.to_owned(),
+            Cause::Overwritten => CONSUMED.to_owned(),
         })
     }
 
@@ -71,10 +86,13 @@ impl Run<'_> {
             "the loss has risen at every step since step {first}, to {} at step {step}",
             outcome.loss
         );
-        if let Some(steps) = self.checkpointed {
-            message += &self.kept(steps);
-        }
+        message += &self.kept_last();
         Error::failed(anyhow!(message), DIVERGED)
+    }
+
+    /// Says where the weights of the last checkpoint are kept, if there is one.
+    fn kept_last(&self) -> String {
+        self.checkpointed.map_or_else(String::new, |steps| self.kept(steps))
     }
 
     /// Says where the weights of a step are kept.

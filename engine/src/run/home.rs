@@ -25,6 +25,8 @@ pub(crate) struct Home {
     described: Option<(Settings, Value)>,
     /// What there is to tell.
     notes: Vec<String>,
+    /// True if the run has failed: where it made nothing, it leaves nothing.
+    failed: bool,
     _lock: Lock,
 }
 
@@ -49,8 +51,32 @@ impl Home {
             recorder: None,
             described: None,
             notes: left.iter().map(|error| format!("warning: {error}")).collect(),
+            failed: false,
             _lock: lock,
         })
+    }
+
+    /// As [`Home::take`], for a new run: what one left that ended before it had made anything is removed.
+    ///
+    /// # Errors
+    /// A directory that holds a run, and one that can't be written.
+    pub(crate) fn take_new(dir: &Path) -> Result<Self> {
+        let mut home = Self::take(dir)?;
+        // Another process may have trained there since it was asked for.
+        directory::refuse_kept_run(dir)?;
+        if directory::is_leftover(dir) {
+            directory::remove_leftover(dir)
+                .with_context(|| format!("can't remove what a run left in `{}`", dir.display()))
+                .help("give --out a directory of your own")?;
+        }
+        // Until the run has begun.
+        home.failed = true;
+        Ok(home)
+    }
+
+    /// Notes whether the run has failed.
+    pub(crate) fn set_failed(&mut self, failed: bool) {
+        self.failed = failed;
     }
 
     /// Writes `run.toml` and `plan.json`.
@@ -149,6 +175,16 @@ impl Home {
     }
 }
 
+impl Drop for Home {
+    fn drop(&mut self) {
+        let failed = self.failed || std::thread::panicking();
+        if failed && self.is_there() && directory::is_leftover(&self.dir) {
+            // If files stay, the next run there takes the directory.
+            let _ = directory::remove_directory(&self.dir);
+        }
+    }
+}
+
 #[cfg(unix)]
 fn identity(dir: &Path) -> Option<Identity> {
     use std::os::unix::fs::MetadataExt as _;
@@ -173,5 +209,41 @@ pub(super) fn moved(lost: &Path, step: u64, found: Result<PathBuf>) -> Error {
             anyhow!("{moved}, and the weights of step {step} couldn't be saved elsewhere: {error}"),
             "resume the directory where it is now, from its last checkpoint",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    /// A new run in `dir`, before its first step.
+    fn begun(dir: &Path) -> Home {
+        assert_eq!(directory::create(Some(dir)).unwrap(), dir);
+        let mut home = Home::take_new(dir).unwrap();
+        home.describe(Settings::default(), Value::Null).unwrap();
+        home.record(0).unwrap();
+        home
+    }
+
+    #[test]
+    fn a_run_that_made_nothing_gives_its_directory_to_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("run");
+        // Killed: what it wrote is still there.
+        let mut home = begun(&dir);
+        home.set_failed(false);
+        drop(home);
+        assert!(dir.join(RUN_SETTINGS).is_file());
+        // Failed: it leaves nothing.
+        drop(begun(&dir));
+        assert!(!dir.exists());
+        // With a step that was logged it's kept.
+        let mut home = begun(&dir);
+        home.log(&Stepped { step: 1, step_s: 1.0, ..Stepped::default() });
+        drop(home);
+        assert!(dir.join("metrics.jsonl").is_file());
+        assert_eq!(directory::create(Some(&dir)).unwrap_err().kind(), Kind::Usage);
+        assert_eq!(Home::take_new(&dir).err().map(|error| error.kind()), Some(Kind::Usage));
     }
 }

@@ -12,7 +12,7 @@ use tightrope_data::files::{has_no_locks, open};
 use crate::error::{Error, Help as _, Result};
 
 /// Name of the file in a run directory.
-const FILE_NAME: &str = "run.lock";
+pub(super) const FILE_NAME: &str = "run.lock";
 
 /// Holds a run directory for this process: a notebook that goes on with a run may still have the one before. The system unlocks
 /// it when the process ends, however it does.
@@ -47,7 +47,7 @@ impl Lock {
         let open = open(&path, OpenOptions::new().read(true).write(true).create(true));
         let mut file = open.with_context(cannot).help(NEXT)?;
         let mut holder = String::new();
-        // What isn't text is nobody's name.
+        // A name is text.
         let _ = file.read_to_string(&mut holder);
         let holder = Holder::parse(&holder);
         let locks = match file.try_lock() {
@@ -68,6 +68,26 @@ impl Lock {
         all.push((path, Arc::downgrade(&held)));
         Ok(Self { _held: held })
     }
+}
+
+/// Refuses a run directory that another process trains in. Takes nothing, and makes no file.
+///
+/// # Errors
+/// One that is taken.
+pub(super) fn refuse_taken(dir: &Path) -> Result<()> {
+    // One that can't be opened is refused, by its name, when the directory is taken.
+    let file = open(&dir.join(FILE_NAME), OpenOptions::new().read(true));
+    let Ok(mut file) = file else { return Ok(()) };
+    let mut holder = String::new();
+    // A name is text.
+    let _ = file.read_to_string(&mut holder);
+    let holder = Holder::parse(&holder);
+    let is_taken = match file.try_lock_shared() {
+        Ok(()) => false,
+        Err(TryLockError::WouldBlock) => true,
+        Err(TryLockError::Error(_)) => holder.as_ref().is_some_and(Holder::may_live),
+    };
+    if is_taken { Err(taken(dir, holder.as_ref())) } else { Ok(()) }
 }
 
 impl Drop for Held {

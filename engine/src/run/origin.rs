@@ -29,6 +29,8 @@ pub(super) struct Origin<'a> {
     pub(super) rate: LearningRate,
     pub(super) reopen: Reopen<'a>,
     pub(super) threads: usize,
+    /// Ids that end a text besides the tokenizer's own.
+    pub(super) ends: Vec<u32>,
     /// What there is to tell of devices that were lost.
     pub(super) notes: Vec<String>,
     /// The way to other ranks, until the first trainer has it.

@@ -76,6 +76,8 @@ pub struct Parts<'a> {
     pub room_for_all: Option<u64>,
     /// What a checkpoint says of the settings and the model.
     pub described: Described,
+    /// Ids that end a text besides the tokenizer's own: those that the model's files name.
+    pub ends: Vec<u32>,
     /// The way to the ranks that it trains with, which have the same settings and data. One that is asked to stop stops all of them
     /// before their next step.
     #[cfg(not(target_family = "wasm"))]
@@ -111,6 +113,7 @@ impl<'a> Parts<'a> {
             #[cfg(not(target_family = "wasm"))]
             room_for_all: None,
             described: Described::default(),
+            ends: vec![],
             #[cfg(not(target_family = "wasm"))]
             ranks: None,
         }

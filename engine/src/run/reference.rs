@@ -3,6 +3,7 @@
 use tightrope_nn::Trainer;
 use tightrope_nn::inputs::TARGETS;
 
+use super::passes::{Pass, Passes};
 use super::{Batches, Numbers, Samples};
 use crate::error::Result;
 
@@ -11,12 +12,14 @@ use crate::error::Result;
 /// # Errors
 /// Those of the device, and log-likelihoods that aren't finite.
 pub(super) async fn refer(trainer: &mut Trainer, data: &mut dyn Batches) -> Result<()> {
-    let Some(batches) = data.unreferenced(trainer.config())? else { return Ok(()) };
+    let Some(samples) = data.unreferenced(trainer.config())? else { return Ok(()) };
     let mut found = Vec::new();
-    for batch in batches {
-        let batch = batch?;
-        let losses = trainer.losses(&batch.batch()).await?;
-        found.extend(log_likelihoods(&losses, &batch));
+    let micro_batch = trainer.config().micro_batch;
+    for pass in Passes::new(samples, trainer.config()) {
+        let Pass { samples, count, .. } = pass?;
+        let losses = trainer.losses(&samples.batch()).await?;
+        let own = losses.len() / micro_batch * count;
+        found.extend(log_likelihoods(&losses, &samples).into_iter().take(own));
     }
     data.refer_to(found)
 }

@@ -4,27 +4,28 @@ use anyhow::anyhow;
 use tightrope_data::Tokenizer;
 use tightrope_nn::{SampleTokens, Sampling, Trainer};
 
-use super::Run;
+use super::{Run, unless_cancelled};
 use crate::error::{Error, Help as _, Result};
 
 /// Tokens of a sample.
 const SAMPLED: usize = 400;
 
-/// Continues `prompt` by at most `count` tokens and hands each new piece of text to `show`, which says
-/// whether to go on. The end-of-text token ends it. Returns the new tokens.
+/// Continues `prompt` by at most `count` tokens and hands each new piece of text to `show`, which
+/// returns false to stop. The end-of-text token and each of `ends` end it. Returns the new tokens.
 ///
 /// # Errors
 /// An empty prompt, one outside the model's vocabulary, and those of the device.
 pub async fn generate(
     trainer: &mut Trainer,
     tokenizer: &Tokenizer,
-    prompt: &[u32],
+    (prompt, ends): (&[u32], &[u32]),
     count: usize,
     sampling: &Sampling,
     show: &mut dyn FnMut(&str) -> bool,
 ) -> Result<Vec<u32>> {
     let mut pieces = Pieces::new(tokenizer, prompt);
-    let tokens = SampleTokens { vocab: tokenizer.vocab_size(), end: tokenizer.eos() };
+    let ends: Vec<u32> = ends.iter().copied().chain(tokenizer.eos()).collect();
+    let tokens = SampleTokens { vocab: tokenizer.vocab_size(), ends: &ends };
     let mut piece = |id: u32| Ok::<bool, Error>(show(&pieces.push(id)?));
     let generated = tightrope_nn::generate(trainer, tokens, prompt, count, sampling, &mut piece);
     let text = generated.await?;
@@ -58,7 +59,7 @@ impl Run<'_> {
                     "train a language model",
                 ));
             }
-            let prompt = tokenizer.encode(prompt).help("give another prompt")?;
+            let prompt = tokenizer.encode_with_specials(prompt).help("give another prompt")?;
             // On a device that took the place of a lost one it begins again, with pieces that were shown.
             let mut made = 0;
             let mut piece = |piece: &str| {
@@ -68,7 +69,27 @@ impl Run<'_> {
                     show(piece)
                 }
             };
-            generate(trainer, tokenizer, &prompt, count, sampling, &mut piece).await.map(drop)
+            generate(trainer, tokenizer, (&prompt, &origin.ends), count, sampling, &mut piece)
+                .await
+                .map(drop)
+        });
+        attempt.await
+    }
+
+    /// A sample of the model as it is, up to where the run is asked to stop; `None` where its data isn't text.
+    ///
+    /// # Errors
+    /// Errors of the device and of the tokenizer.
+    pub async fn sample_async(&mut self) -> Result<Option<String>> {
+        if self.lacks_samples() {
+            return Ok(None);
+        }
+        let step = self.done().steps;
+        let attempt = self.inner.attempt(async |origin, trainer| match origin.data.tokenizer() {
+            Some(tokenizer) if continues(trainer) => {
+                sample(trainer, tokenizer, &origin.ends, step).await.map(Some)
+            }
+            _ => Ok(None),
         });
         attempt.await
     }
@@ -79,33 +100,33 @@ pub(super) fn continues(trainer: &Trainer) -> bool {
     trainer.config().model.decoder().is_some()
 }
 
-/// A sample of the model after `step`: a new line, or a new document, continued.
+/// A sample of the model after `step`: a new line, or a new document, continued up to one of `ends`. It ends early where the trainer is
+/// [stopped](Trainer::cancel_by).
 ///
 /// # Errors
 /// Those of the device and the tokenizer.
-pub async fn sample(trainer: &mut Trainer, tokenizer: &Tokenizer, step: u64) -> Result<String> {
-    sample_unless(trainer, tokenizer, step, &mut || false).await
-}
-
-/// As [`sample`]; it ends early where `stop`, asked before every token, says so.
-pub(super) async fn sample_unless(
+pub async fn sample(
     trainer: &mut Trainer,
     tokenizer: &Tokenizer,
+    ends: &[u32],
     step: u64,
-    stop: &mut dyn FnMut() -> bool,
 ) -> Result<String> {
+    const HELP: &str = "give another --tokenizer";
+    let [begin, _] = tokenizer.around_texts().help(HELP)?;
     let prompt = match tokenizer.eos() {
+        _ if !begin.is_empty() => begin,
         Some(end) => vec![end],
-        None => tokenizer.encode("\n").help("give another --tokenizer")?,
+        None => tokenizer.encode("\n").help(HELP)?,
     };
     let seed = trainer.config().seed;
     let sampling = Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, seed, draw: step };
     let mut text = String::new();
     let mut show = |piece: &str| {
         text.push_str(piece);
-        !stop()
+        true
     };
-    generate(trainer, tokenizer, &prompt, SAMPLED, &sampling, &mut show).await?;
+    let made = generate(trainer, tokenizer, (&prompt, ends), SAMPLED, &sampling, &mut show).await;
+    unless_cancelled(made)?;
     Ok(text)
 }
 

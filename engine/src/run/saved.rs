@@ -15,7 +15,8 @@ use crate::checkpoint::{manifest, read_back};
 #[cfg(not(target_family = "wasm"))]
 use crate::error::Error;
 use crate::error::{Help as _, Result};
-use crate::weights::adapters;
+use crate::units::json_text;
+use crate::weights::{Places, Start, adapters, preprocessor};
 
 /// What a checkpoint says of the settings and the model.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,20 +25,25 @@ pub struct Described {
     pub settings: Value,
     /// The model.
     pub model: Value,
-    /// Files beside the weights, by name: a Hugging Face `config.json`.
+    /// Files beside the weights, by name: a Hugging Face `config.json`, and the files of the first model that training doesn't change.
     pub files: Vec<(String, Vec<u8>)>,
 }
 
 impl Described {
     /// Adds what the adapters of `config` are, beside the weights of `base`.
-    pub(super) fn adapters(&mut self, config: &TrainerConfig, base: &Base) -> Result<()> {
-        let Some(lora) = &config.lora else { return Ok(()) };
+    pub(super) fn adapters(
+        &mut self,
+        config: &TrainerConfig,
+        base: &Base,
+        began: (&Start, &Places),
+    ) -> Result<()> {
         let path = match base {
             Base::Model { path, .. } => path.to_str(),
             Base::Seed(_) => None,
         };
-        let text = json_text(&lora.to_peft(&config.model.parameters(), path))?;
-        self.files.push((adapters::CONFIG.to_owned(), text));
+        let Some(file) = adapters::described(config, path, began)? else { return Ok(()) };
+        self.files.retain(|(name, _)| name != adapters::CONFIG);
+        self.files.push((adapters::CONFIG.to_owned(), json_text(&file)?));
         Ok(())
     }
 }
@@ -64,11 +70,6 @@ pub(super) fn unwritten(error: CheckpointError, dir: &Path, step: u64) -> Error 
     Error::failed(error.context(format!("can't write the checkpoint of step {step}")), help)
 }
 
-/// A value as the text of a file.
-pub(crate) fn json_text(value: &Value) -> anyhow::Result<Vec<u8>> {
-    Ok((serde_json::to_string_pretty(value)? + "\n").into_bytes())
-}
-
 /// What a run saves of itself, besides the trainer.
 pub(super) struct Saved {
     pub(super) rate: LearningRate,
@@ -81,7 +82,7 @@ pub(super) struct Saved {
 
 impl Saved {
     /// Writes `checkpoints/step-N` under `dir` and removes old ones. Two runs that went the same way write the same
-    /// bytes. Gives what there is to tell.
+    /// bytes. `written` hears of bytes as they're written. Returns notes for the user.
     ///
     /// # Errors
     /// Weights that aren't finite, and those of the device and of the disk; earlier checkpoints are as they were.
@@ -92,9 +93,10 @@ impl Saved {
         trainer: &mut Trainer,
         data: &dyn Batches,
         done: Done,
+        written: &dyn Fn(usize),
     ) -> Result<Vec<String>> {
         let manifest = self.manifest(trainer, data, done).await?;
-        let saved = write(trainer, dir, manifest, self.extra(data))
+        let saved = write(trainer, dir, manifest, self.extra(data), written)
             .map_err(|error| unwritten(error, dir, done.steps))?;
         Ok(saved.left.iter().map(|error| format!("warning: {error}")).collect())
     }
@@ -129,6 +131,7 @@ impl Saved {
         _: &mut Trainer,
         _: &dyn Batches,
         _: Done,
+        _: &dyn Fn(usize),
     ) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
@@ -152,11 +155,20 @@ impl Saved {
             .help("free some memory, then save again")
     }
 
-    /// Files beside the tensors, with their contents.
+    /// Files beside the tensors, with their contents. Those of the data stand in for the described ones of the same name.
     pub(super) fn extra(&self, data: &dyn Batches) -> Vec<(String, Vec<u8>)> {
-        let mut files = self.described.files.clone();
-        files.extend(data.files());
-        files
+        let own = data.files();
+        let described = &self.described.files;
+        let same = |(name, bytes): &(String, Vec<u8>)| {
+            let is_kept = |(other, kept): &(String, Vec<u8>)| {
+                other == name && *name == preprocessor::FILE && preprocessor::agree(bytes, kept)
+            };
+            described.iter().any(is_kept)
+        };
+        let own: Vec<_> = own.into_iter().filter(|file| !same(file)).collect();
+        let replaced = |name: &String| own.iter().any(|(other, _)| other == name);
+        let files: Vec<_> = described.iter().filter(|(name, _)| !replaced(name)).cloned().collect();
+        files.into_iter().chain(own).collect()
     }
 
     /// What describes a checkpoint.

@@ -9,7 +9,8 @@ use super::beside::Job;
 #[cfg(not(target_family = "wasm"))]
 use super::home;
 use super::origin::Origin;
-use super::{Evaluation, Run};
+use super::progress::Progress;
+use super::{Ended, Evaluation, Run};
 use crate::error::Result;
 
 impl<'a> Run<'a> {
@@ -151,11 +152,22 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Tells that the run writes the checkpoint that it ends with, where it was asked to end and has a directory.
+    pub(super) fn tell_saving(&mut self, ended: Ended) {
+        let steps = self.done().steps;
+        if ended == Ended::Interrupted && self.home.is_some() && self.checkpointed != Some(steps) {
+            (self.tell)(&format!(
+                "stopping after step {steps}: writing its checkpoint; another signal quits without it"
+            ));
+        }
+    }
+
     /// Writes a checkpoint under `dir`.
     pub(super) async fn save_to(&mut self, dir: &Path) -> Result<()> {
-        let (done, saved) = (self.done(), &self.saved);
+        let (done, saved, tell) = (self.done(), &self.saved, &mut self.tell);
         let save = async |origin: &mut Origin<'a>, trainer: &mut Trainer| {
-            saved.save(dir, trainer, &*origin.data, done).await
+            let progress = Progress::new(trainer, done.steps, tell);
+            saved.save(dir, trainer, &*origin.data, done, &|bytes| progress.add(bytes)).await
         };
         let notes = self.inner.attempt(save).await?;
         self.inner.origin.notes.extend(notes);

@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn ranges_hold_for_settings_made_in_code() {
         let wrong = [
-            conflict(|s| s.train.lr = Some(0.0)),
+            conflict(|s| s.train.lr = Some(-1e-3)),
             conflict(|s| s.train.lr = Some(f64::NAN)),
             conflict(|s| s.train.beta2 = 1.0),
             conflict(|s| s.data.holdout = -0.1),

@@ -7,15 +7,16 @@ use std::path::PathBuf;
 
 use tightrope_data::{BucketCount, RowFormat, TrainOn};
 use tightrope_nn::layers::AttentionKind;
-use tightrope_nn::lora::ALL_LINEAR;
+use tightrope_nn::lora::{ALL_LINEAR, Biases};
 use tightrope_nn::{
     GradientSums, Gradients, Master, ModelFamily, Offload, Schedule, StateBits, TableBits,
     UpdateRule, defaults,
 };
 
+use super::command::Command;
 use super::interconnect::Interconnect;
 use super::kind::Range::{Fraction, Positive, Share};
-use super::setting::{Command, Reads};
+use super::setting::Reads;
 use super::sharding::Sharding;
 use super::table::settings;
 use super::values::{
@@ -29,9 +30,9 @@ const DATA: &[Command] = Command::DATA;
 const RUN: &[Command] = Command::RUN;
 const INFERENCE: &[Command] = Command::INFERENCE;
 const READ: &[Command] = Command::READ;
-const ROWS: &[Command] = Command::ROWS;
-const CHAT: &[Command] = Command::CHAT;
-const ENCODE: &[Command] = Command::ENCODE;
+const BATCHES: &[Command] = Command::BATCHES;
+const CHATS: &[Command] = Command::CHATS;
+const ENCODE: &[Command] = Command::ALL;
 const TEXT: Reads = Reads::Text;
 const CAUSAL: Reads = Reads::Causal;
 const CLASSES: Reads = Reads::Classes;
@@ -65,39 +66,50 @@ settings! {
         patch_size: Option<Extents>, "Pixels of a patch along each side, or HEIGHTxWIDTH; divides image_size", [reads(IMAGES), unset(OF_MODEL), flag("patch-size", "N|HxW"), only(STEPS), page("Patch, pixels"), page_empty("by preset")];
         image_channels: Option<usize>, "Channels of a pixel: 1 for grey, 3 for colours", [reads(IMAGES), one_of(&[1, 3]), unset("the preset's, those of init, or the data's"), only(STEPS), elsewhere(&["num_channels"])];
         classes: Option<usize>, "Classes of images or texts", [reads(CLASSES), unset("the data's or those of init"), only(STEPS), elsewhere(&["num_labels", "num_classes"])];
+        add_tokens: bool, "Add a row to the embedding of init, and to its head, for each token of the tokenizer past the last one", [reads(CAUSAL), flag("add-tokens", "BOOL"), only(STEPS), elsewhere(&["resize_vocab"])];
+        mean_resizing: bool = true, "Added rows are the mean of the others, as transformers makes them but for noise of 3e-5 of their spread; else they are drawn with init's initializer_range", [reads(CAUSAL), only(STEPS)];
         init: Option<PathBuf>, "Hugging Face directory or checkpoint to start from", [unset("random weights"), flag("init", "DIR"), only(ENCODE), passing()];
     }
 
     /// The optimization.
     train "Training" => Train {
-        batch: Option<usize>, "Sequences or images per optimizer step", [at_most(1 << 20), unset(PRESET), flag("batch", "N"), only(DATA), elsewhere(&["batch_size"]), page("Batch")];
+        batch: Option<usize>, "Sequences or images per optimizer step", [at_most(1 << 20), unset(PRESET), flag("batch", "N"), only(BATCHES), elsewhere(&["batch_size"]), page("Batch")];
         micro_batch: MicroBatch, "Sequences or images per pass; divides batch", [flag("micro-batch", "N|auto"), only(DATA), page("Micro-batch"), page_empty("auto")];
         gradient_sums: GradientSums, "How gradients of several micro-batches are summed: fused, where they are made; or ordered, each made whole first, so that any number of ranks has the same bits", [flag("gradient-sums", "HOW"), only(STEPS)];
-        steps: Option<u64>, "Optimizer steps", [unset(PRESET), flag("steps", "N"), only(STEPS), elsewhere(&["max_steps", "max_iters"]), page("Steps")];
+        steps: Option<u64>, "Optimizer steps", [unset(PRESET), flag("steps", "N"), only(STEPS), elsewhere(&["max_steps", "max_iters"]), page("Steps"), numbers_only()];
         optimizer: UpdateRule, "Update rule", [flag("optimizer", "RULE"), only(STEPS), page("Optimizer")];
-        lr: Option<f64>, "Peak learning rate", [within(Positive), unset(PRESET), flag("lr", "RATE"), only(STEPS), elsewhere(&["learning_rate"]), page("Learning rate")];
-        min_lr: Option<f64>, "Learning rate that the schedule ends at", [unset("a tenth of lr"), flag("min-lr", "RATE"), only(STEPS), page_more("Final rate"), page_empty("a tenth")];
-        warmup: Option<u64>, "Steps until the learning rate reaches lr", [at_least(0), unset("a twentieth of steps"), flag("warmup", "STEPS"), only(STEPS), elsewhere(&["warmup_steps"]), page_more("Warmup, steps"), page_empty("5 %")];
-        schedule: Schedule = Schedule::Cosine, "Learning rate after the warmup", [flag("schedule", "SHAPE"), only(STEPS), elsewhere(&["lr_scheduler", "lr_scheduler_type"]), page_more("Schedule")];
+        lr: Option<f64>, "Peak learning rate", [unset(PRESET), flag("lr", "RATE"), only(STEPS), elsewhere(&["learning_rate"]), page("Learning rate"), numbers_only()];
+        min_lr: Option<f64>, "Learning rate that the schedule ends at", [unset("a tenth of lr"), flag("min-lr", "RATE"), only(STEPS), page_more("Final rate"), page_empty("a tenth"), numbers_only()];
+        warmup: Option<u64>, "Steps until the learning rate reaches lr", [at_least(0), unset("a twentieth of steps"), flag("warmup", "STEPS"), only(STEPS), elsewhere(&["warmup_steps"]), page_more("Warmup, steps"), page_empty("5 %"), numbers_only()];
+        schedule: Schedule = Schedule::Cosine, "Learning rate after the warmup", [flag("schedule", "SHAPE"), only(STEPS), elsewhere(&["lr_scheduler", "lr_scheduler_type"]), page_more("Schedule"), numbers_only()];
         weight_decay: f64 = defaults::WEIGHT_DECAY, "Decoupled decay of matrices", [flag("weight-decay", "X"), only(STEPS), page_more("Weight decay")];
         beta1: f64 = defaults::BETA1, "Decay of the first moment", [within(Fraction), only(STEPS), page_more("Beta 1")];
         beta2: f64 = defaults::BETA2, "Decay of the second moment", [within(Fraction), only(STEPS), page_more("Beta 2")];
         eps: f64 = defaults::EPS, "Term in the denominator of Adam", [within(Positive), only(STEPS), page_more("Epsilon")];
         clip: f64 = defaults::CLIP, "Largest gradient norm; 0 is no clipping", [flag("clip", "NORM"), only(STEPS), elsewhere(&["grad_clip", "max_grad_norm"]), page_more("Clip norm at")];
-        dpo_beta: f64 = defaults::DPO_BETA, "How far direct preference optimization holds the model to its reference, where rows are preferences: a smaller one lets it move farther", [reads(CAUSAL), within(Positive), flag("dpo-beta", "X"), only(STEPS)];
+        dpo_beta: f64 = defaults::DPO_BETA, "How far direct preference optimization holds the model to its reference, where rows are preferences: a smaller one lets it move farther", [reads(CAUSAL), within(Positive), flag("dpo-beta", "X"), only(DATA), numbers_only()];
         teacher: Option<PathBuf>, "Hugging Face directory or checkpoint of a language model with the same tokenizer that the model learns of, by distillation", [reads(CAUSAL), unset("no teacher"), flag("teacher", "DIR"), only(STEPS), passing(), elsewhere(&["teacher_model", "teacher_model_name_or_path"])];
-        teacher_temperature: f64 = defaults::TEMPERATURE, "What the logits of model and teacher are divided by", [reads(CAUSAL), within(Positive), flag("teacher-temperature", "T"), only(STEPS)];
+        teacher_temperature: f64 = defaults::TEMPERATURE, "What the logits of model and teacher are divided by", [reads(CAUSAL), within(Positive), flag("teacher-temperature", "T"), only(STEPS), numbers_only()];
         soft_share: f64 = defaults::SOFT_SHARE, "Share of the teacher's soft targets in the loss: 1 is without the data's own", [reads(CAUSAL), within(Share), flag("soft-share", "A"), only(STEPS)];
         freeze: Vec<String>, "Parameters that training leaves as they are, by name, where * stands for any characters: h.0.*, *.bias", [only(STEPS), elsewhere(&["frozen", "freeze_layers"])];
-        seed: u64 = defaults::SEED, "Seed of weights, dropout, data order and samples", [at_least(0), at_most(i64::MAX), flag("seed", "N"), page_more("Seed")];
+        seed: u64 = defaults::SEED, "Seed of weights, dropout, data order and samples", [at_least(0), at_most(i64::MAX), flag("seed", "N"), only(Command::DRAWS), page_more("Seed"), numbers_only()];
     }
 
     /// Adapters that are trained in place of the network.
     lora "LoRA" => Lora {
         rank: usize = 0, "Rank of adapters that are trained on frozen weights; 0 trains all weights", [at_least(0), flag("lora-rank", "N"), only(STEPS), elsewhere(&["lora_r"]), page("LoRA rank")];
-        alpha: Option<f64>, "Adapters are scaled by alpha/rank", [within(Positive), unset("twice the rank"), flag("lora-alpha", "X"), only(STEPS), elsewhere(&["lora_alpha"])];
-        targets: Vec<String> = vec![ALL_LINEAR.to_owned()], "Layers that get adapters, by Hugging Face's names: c_attn, q_proj, …, or all-linear", [only(STEPS), elsewhere(&["target_modules"])];
+        alpha: Option<f64>, "Adapters are scaled by alpha/rank, or by alpha/√rank with rslora", [within(Positive), unset("twice the rank"), flag("lora-alpha", "X"), only(STEPS), elsewhere(&["lora_alpha"]), numbers_only()];
+        targets: Vec<String> = vec![ALL_LINEAR.to_owned()], "Layers that get adapters, by Hugging Face's names: c_attn, q_proj, …, all-linear, or regex: and an expression for all of a name", [only(STEPS), elsewhere(&["target_modules"])];
         dropout: f64 = 0.0, "Probability of dropping an element of an adapter's input", [within(Fraction), only(STEPS), elsewhere(&["lora_dropout"])];
+        rslora: bool, "Scale adapters by alpha/√rank (rsLoRA)", [only(STEPS), elsewhere(&["use_rslora"])];
+        dora: bool, "Learn the lengths of the rows of adapted weights too (DoRA)", [only(STEPS), elsewhere(&["use_dora"])];
+        rank_pattern: Vec<String>, "Other ranks by the ends of layers' names, as regular expressions: v_proj=2", [only(STEPS)];
+        alpha_pattern: Vec<String>, "Other alphas by the ends of layers' names, as regular expressions: v_proj=16", [only(STEPS)];
+        layers: Vec<String>, "Numbers of the layers that get adapters; none names all", [only(STEPS), elsewhere(&["layers_to_transform"])];
+        layers_pattern: Vec<String>, "Names of the lists of layers that those numbers are of", [only(STEPS)];
+        exclude: Vec<String>, "Layers without adapters, as targets names them", [only(STEPS), elsewhere(&["exclude_modules"])];
+        modules_to_save: Vec<String>, "Modules that are trained whole and saved with the adapters, such as lm_head", [only(STEPS)];
+        bias: Biases, "Biases that are trained beside adapters: none, all, or lora_only, those of layers with one", [only(STEPS)];
         base_bits: Option<u32>, "Bits per weight of frozen linear layers: 8, or 4 as NF4 (QLoRA)", [one_of(&[8, 4]), unset("those of the precision"), only(STEPS), elsewhere(&["load_in_8bit", "load_in_4bit"])];
         init: Option<PathBuf>, "PEFT directory of adapters to start from, with their rank, alpha and targets", [unset("new adapters"), flag("lora-init", "DIR"), only(READ), passing()];
     }
@@ -108,7 +120,7 @@ settings! {
         weight_bits: Option<u32>, "Bits per weight of linear layers, which are quantized as they are loaded: 8, or 4 as NF4", [one_of(&[8, 4]), unset("those of the precision, or of lora.base_bits"), flag("weight-bits", "BITS"), only(INFERENCE), passing()];
         plan: Option<PathBuf>, "Plan to use as it is, such as a run's plan.json", [unset("the fastest that fits"), flag("plan", "FILE"), only(STEPS), passing()];
         recompute: Recompute, "Activations to recompute in the backward pass: auto, none, block, every:N, sqrt, or all but a list of tensors", [flag("recompute", "WHAT"), old_flags(&["checkpoint"]), old_keys(&["memory.checkpoint"]), only(STEPS), elsewhere(&["gradient_checkpointing", "activation_checkpointing"]), page("Recompute")];
-        loss_chunk: Chunk, "Rows of logits at once: a number, auto or none", [flag("loss-chunk", "ROWS"), only(DATA), page_more("Loss chunk, rows"), page_empty("auto")];
+        loss_chunk: Chunk, "Rows of logits at once: a number, auto or none", [flag("loss-chunk", "ROWS"), only(Command::LOSSES), page_more("Loss chunk, rows"), page_empty("auto")];
         attention: AttentionKind, "How attention is computed: fused, which stores no scores; or eager, which stores all of them, to see what that takes", [flag("attention", "KIND"), only(STEPS), elsewhere(&["attn_implementation"]), page_more("Attention")];
         gradients: Gradients, "Storage of gradients of matrices: f32, bf16, or bf16-kahan, which keeps the rounding error of their sums over several passes beside them", [flag("gradients", "TYPE"), only(STEPS), page_more("Gradients")];
         master: Master, "Master of bf16 weights: f32, in 16 bits more; or none, and updates round weights stochastically", [flag("master", "TYPE"), only(STEPS), page_more("Master weights")];
@@ -125,14 +137,14 @@ settings! {
         files: Vec<PathBuf>, "Files of text, JSON, Parquet or token ids, .gz and .zst too, folders or globs of them; - is standard input; or images: a folder, two IDX files or the word digits; none is the built-in data", [flag("data", "FILE"), only(DATA), passing()];
         tokenizer: Option<String>, "Tokenizer: byte, gpt2, or a tokenizer.json", [reads(TEXT), unset("the one that fits the model"), flag("tokenizer", "NAME|FILE"), only(ENCODE), passing(), page("Tokenizer"), page_words(&["byte", "gpt2"])];
         text_key: Option<String>, "Field or column that holds the text in .jsonl, .json and .parquet files", [reads(TEXT), unset("text"), flag("text-key", "NAME"), only(Command::DOCUMENTS), elsewhere(&["text_column", "dataset_text_field"])];
-        format: Option<RowFormat>, "What a row of .jsonl, .json and .parquet files holds", [reads(TEXT), unset("auto: told from the columns"), flag("format", "FORMAT"), only(ROWS), elsewhere(&["dataset_format"])];
-        chat_template: Option<String>, "Chat template that writes conversations: chatml, llama-2, llama-3, gemma, phi-3, mistral, alpaca, zephyr, one of the model's by name, or a file", [reads(CAUSAL), unset("the model's own"), flag("chat-template", "NAME|FILE"), only(CHAT)];
-        train_on: Option<TrainOn>, "Tokens of a conversation that are trained on: assistant (its turns), last (its last turn) or all", [reads(CAUSAL), unset("assistant"), flag("train-on", "WHICH"), only(ROWS), elsewhere(&["assistant_only_loss", "completion_only_loss", "train_on_inputs"])];
-        packing: bool, "Put several conversations into a sequence, each of which attends to itself alone", [reads(CAUSAL), flag("packing", "BOOL"), only(ROWS)];
-        buckets: BucketCount, "Put rows of like length into a batch, and pad it to one of so many lengths: a number, or auto, which chooses them by the rows", [reads(CAUSAL), flag("buckets", "N|auto"), only(ROWS), elsewhere(&["group_by_length"])];
-        date: Option<String>, "Date that a chat template takes for today, such as 2026-11-25", [reads(CAUSAL), unset("the day that the run begins"), only(CHAT)];
+        format: Option<RowFormat>, "What a row of .jsonl, .json and .parquet files holds", [reads(TEXT), unset("auto: told from the columns"), flag("format", "FORMAT"), only(Command::FORMATS), elsewhere(&["dataset_format"])];
+        chat_template: Option<String>, "Chat template that writes conversations: chatml, llama-2, llama-3, gemma, phi-3, mistral, alpaca, zephyr, one of the model's by name, or a file", [reads(CAUSAL), unset("the model's own"), flag("chat-template", "NAME|FILE"), only(Command::TEMPLATES)];
+        train_on: Option<TrainOn>, "Tokens of a conversation that are trained on: assistant (its turns), last (its last turn) or all", [reads(CAUSAL), unset("assistant"), flag("train-on", "WHICH"), only(Command::ROWS), elsewhere(&["assistant_only_loss", "completion_only_loss", "train_on_inputs"])];
+        packing: bool, "Put several conversations into a sequence, each of which attends to itself alone", [reads(CAUSAL), flag("packing", "BOOL"), only(DATA)];
+        buckets: Option<BucketCount>, "Put rows of like length into a batch, and pad it to one of so many lengths: a number, or auto, which chooses them by the rows", [reads(CAUSAL), unset("auto, and one length with packing"), flag("buckets", "N|auto"), only(CHATS), elsewhere(&["group_by_length"])];
+        date: Option<String>, "Date that a chat template takes for today, such as 2026-11-25", [reads(CAUSAL), unset("the day that the run begins"), only(Command::TEMPLATES)];
         validation: Vec<PathBuf>, "Files that the run is evaluated on, of the same kinds as --data, instead of a part of that", [reads(TEXT), flag("validation", "FILE"), only(RUN), passing(), elsewhere(&["validation_file", "eval_dataset"])];
-        holdout: f64 = defaults::HOLDOUT, "Part of the data kept for evaluation; `eval` scores all of it at 0 and at 1", [within(Share), only(DATA), page_more("Held-out share")];
+        holdout: f64 = defaults::HOLDOUT, "Part of the data kept for evaluation; `eval` scores all of it at 0 and at 1", [within(Share), only(DATA), page_more("Held-out share"), numbers_only()];
     }
 
     /// Where and how it runs. Intervals count optimizer steps.
@@ -146,6 +158,7 @@ settings! {
         context_ranks: usize = 1, "Neighbouring ranks that share each sequence, where it's too long for one; divides ranks and the context", [at_most(1024), flag("context-ranks", "N"), only(STEPS), passing(), elsewhere(&["context_parallel_size", "context_parallel_degree", "sequence_parallel_size"]), of_ranks()];
         interconnect: Interconnect, "What connects the GPUs of ranks, for estimates: nvlink, pcie4, 100gbe, …, or 8xnvlink4+400gbe for nodes of 8 GPUs; auto is what the GPU has by its data sheet", [flag("interconnect", "LINKS"), only(STEPS), passing(), of_ranks()];
         rank_timeout: u64 = 60, "Seconds that a rank waits for one that says nothing before it names it and ends; 0 waits for ever", [at_least(0), at_most(86_400), flag("rank-timeout", "S"), only(RUN), passing(), elsewhere(&["ddp_timeout"]), of_ranks()];
+        insecure_ranks: bool, "Let ranks that meet by TCP without TIGHTROPE_SECRET do so elsewhere than on this machine: whoever reaches them can join", [flag("insecure-ranks", "BOOL"), only(RUN), passing(), of_ranks()];
         log_every: u64 = 10, "Steps between logged losses", [flag("log-every", "STEPS"), only(RUN), passing(), elsewhere(&["logging_steps", "log_interval"])];
         eval_every: u64 = 250, "Steps between evaluations; 0 is only at the end", [at_least(0), flag("eval-every", "STEPS"), only(RUN), passing(), elsewhere(&["eval_steps", "eval_interval"])];
         sample_every: u64 = 0, "Steps between samples; 0 is only at the end", [at_least(0), flag("sample-every", "STEPS"), only(RUN), passing()];

@@ -78,7 +78,7 @@ error: unknown setting `model.n_embd`
   |
 2 | n_embd = 768
   | ^^^^^^
-help: did you mean `model.channels`? `model` takes preset, family, layers, channels, heads, kv_heads, hidden, context, vocab, tied, dropout, image_size, patch_size, image_channels, classes, init
+help: did you mean `model.channels`? `model` takes preset, family, layers, channels, heads, kv_heads, hidden, context, vocab, tied, dropout, image_size, patch_size, image_channels, classes, add_tokens, mean_resizing, init
 "#,
     );
 }
@@ -163,7 +163,7 @@ fn wrong_type() {
     expect(
         from_text("[train]\nlr = \"fast\"\n"),
         r#"
-error: `train.lr` must be a number above 0, not the text "fast"
+error: `train.lr` must be a number, 0 or more, not the text "fast"
   --> gpt.toml:2:6
   |
 2 | lr = "fast"

@@ -1,8 +1,13 @@
 //! Settings as the values that models, plans and optimizers take.
 
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::str::FromStr;
+
 use tightrope_core::plan;
 use tightrope_nn as nn;
 use tightrope_nn::defaults::{self, Sizes};
+use tightrope_nn::lora::Variant;
 use tightrope_nn::{BertConfig, LearningRate, ModelConfig, ModelFamily, VitConfig};
 
 use super::{Extents, Lora, Model, Recompute, Train};
@@ -98,17 +103,75 @@ impl Train {
 }
 
 impl Lora {
-    /// The adapters that are trained, if any.
+    /// The adapters that are trained, if any. What isn't a number in a pattern was refused by [`Lora::malformed`].
     pub fn adapters(&self) -> Option<nn::Lora> {
-        let Self { rank, alpha, targets, dropout, base_bits, init: _ } = self;
+        let Self { rank, alpha, targets, dropout, base_bits, .. } = self;
         (*rank > 0).then(|| nn::Lora {
             rank: *rank,
             alpha: alpha.unwrap_or(2.0 * *rank as f64),
             targets: targets.clone(),
             dropout: *dropout,
             base_bits: (*base_bits).into(),
+            variant: Variant {
+                rslora: self.rslora,
+                dora: self.dora,
+                ranks: numbers(&self.rank_pattern).collect(),
+                alphas: numbers(&self.alpha_pattern).collect(),
+                layers: (!self.layers.is_empty())
+                    .then(|| self.layers.iter().filter_map(|layer| layer.parse().ok()).collect()),
+                layers_pattern: self.layers_pattern.clone(),
+                exclude: self.exclude.clone(),
+                saved: self.modules_to_save.clone(),
+                bias: self.bias,
+            },
         })
     }
+
+    /// Sets rank, alpha, targets and variant to those of `found`. An alpha and targets that are set stay.
+    pub fn take_on(&mut self, found: nn::Lora) {
+        let nn::Lora { rank, alpha, targets, variant, .. } = found;
+        self.rank = rank;
+        self.alpha.get_or_insert(alpha);
+        if self.targets == Self::default().targets {
+            self.targets = targets;
+        }
+        let Variant { rslora, dora, ranks, alphas, layers, layers_pattern, exclude, saved, bias } =
+            variant;
+        self.bias = bias;
+        (self.rslora, self.dora) = (rslora, dora);
+        self.rank_pattern = texts(ranks);
+        self.alpha_pattern = texts(alphas);
+        self.layers = layers.unwrap_or_default().iter().map(usize::to_string).collect();
+        (self.layers_pattern, self.exclude, self.modules_to_save) =
+            (layers_pattern, exclude, saved);
+    }
+
+    /// The first entry of a list that doesn't say a number: its key, and the entry.
+    pub fn malformed(&self) -> Option<(&'static str, &str)> {
+        let rank = |entry: &&String| number::<usize>(entry).is_none();
+        let alpha = |entry: &&String| number::<f64>(entry).is_none();
+        let layer = |entry: &&String| entry.parse::<usize>().is_err();
+        let ranks = self.rank_pattern.iter().find(rank).map(|entry| ("lora.rank_pattern", entry));
+        let alphas =
+            || self.alpha_pattern.iter().find(alpha).map(|entry| ("lora.alpha_pattern", entry));
+        let layers = || self.layers.iter().find(layer).map(|entry| ("lora.layers", entry));
+        let found = ranks.or_else(alphas).or_else(layers);
+        found.map(|(key, entry)| (key, entry.as_str()))
+    }
+}
+
+/// A pattern and the number behind its last `=`.
+fn number<T: FromStr>(entry: &str) -> Option<(String, T)> {
+    let (pattern, number) = entry.rsplit_once('=')?;
+    Some((pattern.to_owned(), number.parse().ok()?))
+}
+
+fn numbers<T: FromStr>(list: &[String]) -> impl Iterator<Item = (String, T)> {
+    list.iter().filter_map(|entry| number(entry))
+}
+
+fn texts<T: Display>(numbers: BTreeMap<String, T>) -> Vec<String> {
+    numbers.into_iter().map(|(pattern, number)| format!("{pattern}={number}")).collect()
 }
 
 impl Recompute {

@@ -3,6 +3,7 @@
 use tightrope_nn::ModelFamily;
 use toml::Value;
 
+use super::command::Command;
 use super::kind::{Kind, Range};
 
 /// A setting: all that a front end needs to read, describe and check it.
@@ -18,8 +19,7 @@ pub struct Setting {
     pub unset: &'static str,
     /// Its flag, if it's set often.
     pub flag: Option<Flag>,
-    /// The commands that it changes something for. The others accept it in files and by `--set`, so that they can share
-    /// settings, and have no flag for it.
+    /// The commands that read it. [`Settings::read_by`](super::Settings::read_by) holds the others to that.
     pub commands: &'static [Command],
     /// Keys that it had in earlier versions. They are read, and never written.
     pub old_keys: &'static [&'static str],
@@ -31,6 +31,8 @@ pub struct Setting {
     pub page: Option<PageField>,
     /// Whether it only says where things lie, or how often a run reports: equal runs may differ in it.
     pub passing: bool,
+    /// Whether it changes numbers of a run, and neither the bytes nor the seconds of its step.
+    pub numbers_only: bool,
     pub(super) default: fn() -> Option<Value>,
 }
 
@@ -109,81 +111,6 @@ pub struct PageField {
     pub words: Option<&'static [&'static str]>,
 }
 
-/// A command that takes settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Trains.
-    Train,
-    /// Shows what training would take.
-    Plan,
-    /// Writes text.
-    Generate,
-    /// Measures the loss on held-out data.
-    Eval,
-    /// Measures times.
-    Bench,
-    /// Writes a model for others.
-    Export,
-    /// Shows rows of data (`data show`).
-    Show,
-    /// Writes data as token ids (`data tokenize`).
-    Tokenize,
-}
-
-impl Command {
-    /// Those that run a model.
-    pub const ALL: &'static [Self] =
-        &[Self::Train, Self::Plan, Self::Generate, Self::Eval, Self::Bench];
-    /// Those that read a model, or may.
-    pub const READ: &'static [Self] =
-        &[Self::Train, Self::Plan, Self::Generate, Self::Eval, Self::Bench, Self::Export];
-    /// Those that make a training step.
-    pub const STEPS: &'static [Self] = &[Self::Train, Self::Plan, Self::Bench];
-    /// Those that read data.
-    pub const DATA: &'static [Self] = &[Self::Train, Self::Plan, Self::Eval, Self::Bench];
-    /// Those that read a model and change nothing.
-    pub const INFERENCE: &'static [Self] = &[Self::Generate, Self::Eval];
-    /// Those that read rows of conversations.
-    pub const ROWS: &'static [Self] =
-        &[Self::Train, Self::Plan, Self::Eval, Self::Bench, Self::Show];
-    /// Those that write a conversation as text.
-    pub const CHAT: &'static [Self] =
-        &[Self::Train, Self::Plan, Self::Eval, Self::Bench, Self::Show, Self::Generate];
-    /// Those that read texts from documents.
-    pub const DOCUMENTS: &'static [Self] =
-        &[Self::Train, Self::Plan, Self::Eval, Self::Bench, Self::Tokenize];
-    /// Those that encode text.
-    pub const ENCODE: &'static [Self] = &[
-        Self::Train,
-        Self::Plan,
-        Self::Generate,
-        Self::Eval,
-        Self::Bench,
-        Self::Export,
-        Self::Show,
-        Self::Tokenize,
-    ];
-    /// Those that have a sequence length.
-    pub const SEQUENCES: &'static [Self] =
-        &[Self::Train, Self::Plan, Self::Generate, Self::Eval, Self::Bench, Self::Show];
-    /// The one that writes a run.
-    pub const RUN: &'static [Self] = &[Self::Train];
-
-    /// As it's called.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Train => "train",
-            Self::Plan => "plan",
-            Self::Generate => "generate",
-            Self::Eval => "eval",
-            Self::Bench => "bench",
-            Self::Export => "export",
-            Self::Show => "show",
-            Self::Tokenize => "tokenize",
-        }
-    }
-}
-
 /// The lines of the list.
 impl Setting {
     /// A setting that every command takes that runs a model, without a flag.
@@ -199,12 +126,13 @@ impl Setting {
             help,
             unset: "",
             flag: None,
-            commands: Command::ALL,
+            commands: Command::MODEL,
             old_keys: &[],
             elsewhere: &[],
             reads: None,
             page: None,
             passing: false,
+            numbers_only: false,
             default,
         }
     }
@@ -293,6 +221,11 @@ impl Setting {
     /// In which equal runs may differ.
     pub const fn passing(self) -> Self {
         Self { passing: true, ..self }
+    }
+
+    /// That changes numbers of a run, and neither the bytes nor the seconds of its step.
+    pub const fn numbers_only(self) -> Self {
+        Self { numbers_only: true, ..self }
     }
 
     /// That is a whole number, `least` or more.

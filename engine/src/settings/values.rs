@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use tightrope_data::{RowFormat, TrainOn};
 use tightrope_nn::layers::AttentionKind;
+use tightrope_nn::lora::Biases;
 use tightrope_nn::{
     self as nn, GradientSums, Gradients, Master, ModelFamily, Offload, Schedule, StateBits,
     TableBits, UpdateRule,
@@ -110,6 +111,7 @@ macro_rules! named {
 
 named!(
     AttentionKind,
+    Biases,
     GradientSums,
     Gradients,
     Master,

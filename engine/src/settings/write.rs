@@ -130,6 +130,8 @@ mod tests {
 
 [model]
 layers = 6
+add_tokens = false
+mean_resizing = true
 
 [train]
 batch = 32
@@ -155,6 +157,15 @@ seed = 1337
 rank = 0
 targets = ["all-linear"]
 dropout = 0.0
+rslora = false
+dora = false
+rank_pattern = []
+alpha_pattern = []
+layers = []
+layers_pattern = []
+exclude = []
+modules_to_save = []
+bias = "none"
 
 [memory]
 budget = "2GiB"
@@ -173,7 +184,6 @@ allow = []
 [data]
 files = ["a.txt"]
 packing = false
-buckets = 1
 validation = []
 holdout = 0.1
 
@@ -185,6 +195,7 @@ ranks = 1
 context_ranks = 1
 interconnect = "auto"
 rank_timeout = 60
+insecure_ranks = false
 log_every = 10
 eval_every = 250
 sample_every = 0

@@ -178,7 +178,9 @@ impl Case {
                     let each = numbers.len() / all;
                     numbers[first * each..][..count * each].to_vec()
                 };
-                let name = self.model.counted().unwrap_or(TARGETS);
+                let inputs = self.model.inputs();
+                let of_classes = inputs.iter().any(|input| input.name == LABELS);
+                let name = if of_classes { LABELS } else { TARGETS };
                 let samples = Samples::new(count).with(name, part(expected));
                 let names = [TOKENS, TYPES, DOCUMENTS].into_iter().zip(ids);
                 names.fold(samples, |samples, (name, ids)| samples.with(name, part(ids)))

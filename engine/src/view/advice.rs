@@ -9,10 +9,9 @@ use tightrope_core::Backend;
 use tightrope_nn::{LanguageModel, Master, ModelConfig, Planned, Rates, TrainerConfig};
 
 use super::summary::words;
-use crate::error::Result;
 use crate::model::{language, parameters};
 use crate::plan::refusal::{self, Change};
-use crate::plan::{self, Choices, Scope, is_deep};
+use crate::plan::{Choices, Scope, Trial, is_deep};
 use crate::units::human_bytes;
 
 /// Rungs each way, each twice as far as the one before, besides the fastest and the smallest plan.
@@ -52,8 +51,15 @@ pub struct Advice {
     allowed: Vec<Allowed>,
     largest_batch: Option<usize>,
     longest_context: Option<usize>,
-    largest_preset: Option<&'static str>,
+    largest_preset: Option<Preset>,
     seconds: f64,
+}
+
+/// A preset that there is room for.
+struct Preset {
+    name: &'static str,
+    /// Words of the command line that train it.
+    words: String,
 }
 
 /// What advice is about.
@@ -74,31 +80,23 @@ pub struct Subject<'a> {
 
 impl Advice {
     /// As [`Advice::new`], where that takes no longer than to wait for. `None` for deep models, unless it's asked for.
-    ///
-    /// # Errors
-    /// As [`Advice::new`].
-    pub fn soon(subject: &Subject<'_>) -> Result<Option<Self>> {
+    pub fn soon(subject: &Subject<'_>) -> Option<Self> {
         let deep = is_deep(&subject.planned.plan.graph);
-        (!deep).then(|| Self::new(subject)).transpose()
+        (!deep).then(|| Self::new(subject))
     }
 
-    /// Plans some thirty times.
-    ///
-    /// # Errors
-    /// Settings that no graph can be built from.
-    pub fn new(subject: &Subject<'_>) -> Result<Self> {
+    /// Plans some thirty times. What can't be planned isn't offered.
+    pub fn new(subject: &Subject<'_>) -> Self {
         let start = Instant::now();
-        let (ladder, allowed) = (subject.ladder()?, subject.allowed()?);
-        let (largest_batch, longest_context, largest_preset) = match subject.budget {
-            Some(budget) => (
-                subject.largest_batch(budget)?,
-                subject.longest_context(budget)?,
-                subject.largest_preset(budget)?,
-            ),
-            None => (None, None, None),
-        };
+        let (ladder, allowed) = (subject.ladder(), subject.allowed());
+        let budget = subject.budget;
+        let (largest_batch, longest_context, largest_preset) = (
+            budget.and_then(|budget| subject.largest_batch(budget)),
+            budget.and_then(|budget| subject.longest_context(budget)),
+            budget.and_then(|budget| subject.largest_preset(budget)),
+        );
         let seconds = start.elapsed().as_secs_f64();
-        Ok(Self { ladder, allowed, largest_batch, longest_context, largest_preset, seconds })
+        Self { ladder, allowed, largest_batch, longest_context, largest_preset, seconds }
     }
 
     /// Lines for people, of what to do instead of `planned`.
@@ -137,20 +135,20 @@ impl Advice {
         for Allowed { words, planned, step_s: other_s } in &self.allowed {
             let (bytes, faster) = (planned.plan.peak_bytes(), 100.0 * (1.0 - other_s / step_s));
             let speed = if faster < 0.0 { "slower" } else { "faster" };
-            let (amount, size) = (human_bytes(bytes), if bytes > peak { "more" } else { "less" });
-            let _ = write!(text, "  {words}: {other_s:.3} s at {amount}");
+            let _ = write!(text, "  {words}: {other_s:.3} s at {}", human_bytes(bytes));
             if faster.abs() >= SEEN {
                 let _ = write!(text, ", {:.1}% {speed}", faster.abs());
             }
-            if bytes.abs_diff(peak) as f64 >= SEEN / 100.0 * peak as f64 {
-                let _ = write!(text, ", {} {size}", human_bytes(bytes.abs_diff(peak)));
+            let less = peak.saturating_sub(bytes);
+            if less as f64 >= SEEN / 100.0 * peak as f64 {
+                let _ = write!(text, ", {} less", human_bytes(less));
             }
             text.push('\n');
         }
         let mut room = vec![];
         room.extend(self.largest_batch.map(|batch| format!("--batch {batch} in one pass")));
         room.extend(self.longest_context.map(|context| format!("--context {context}")));
-        room.extend(self.largest_preset.map(|preset| format!("--preset {preset}")));
+        room.extend(self.largest_preset.as_ref().map(|preset| preset.words.clone()));
         if !room.is_empty() {
             let _ = writeln!(text, "  there is room for {}, each alone", room.join(", "));
         }
@@ -179,7 +177,7 @@ impl Advice {
             "ladder": self.ladder.iter().map(rung).collect::<Vec<_>>(),
             "largest_batch": self.largest_batch,
             "longest_context": self.longest_context,
-            "largest_preset": self.largest_preset,
+            "largest_preset": self.largest_preset.as_ref().map(|preset| preset.name),
             "advice_s": self.seconds,
         })
     }
@@ -210,15 +208,16 @@ impl Subject<'_> {
         }
     }
 
-    fn ladder(&self) -> Result<Vec<Rung>> {
+    fn trial(&self) -> Trial<'_> {
+        Trial { scope: self.scope, device: self.device }
+    }
+
+    /// Plans with more bytes, which are faster, and with fewer.
+    fn ladder(&self) -> Vec<Rung> {
         let config = self.config();
-        let mut fits = plan::fits(self.scope, &config, self.device)?;
-        // The fastest plan within so many bytes, or the fewest bytes of one.
-        let mut within = |bytes: u64| -> Result<std::result::Result<Planned, u64>> {
-            let (found, least) = fits(bytes)?;
-            Ok(found.ok_or(least))
-        };
+        let Some(mut fits) = self.trial().within(&config) else { return vec![] };
         let peak = self.planned.plan.peak_bytes();
+        let step_s = self.planned.estimate(self.rates).step_s;
         // What there is now: a budget counts where it is what keeps the plan from being faster.
         let now = self.budget.map_or(peak, |budget| budget.max(peak));
         let first = 1 << (peak / FIRST).max(1).ilog2();
@@ -227,12 +226,11 @@ impl Subject<'_> {
             Rung { change, planned, step_s }
         };
         let mut rungs: Vec<Rung> = vec![];
-        if let Ok(fastest) = within(u64::MAX)? {
+        if let Some((Some(fastest), _)) = fits(u64::MAX) {
             let most = fastest.plan.peak_bytes();
-            for step in 0..RUNGS {
-                let change = first << step;
+            for change in (0..RUNGS).map(|step| first << step) {
                 if now + change < most
-                    && let Ok(planned) = within(now + change)?
+                    && let Some((Some(planned), _)) = fits(now + change)
                 {
                     rungs.push(rung(change as i64, planned));
                 }
@@ -243,24 +241,28 @@ impl Subject<'_> {
         }
         rungs.reverse();
         let mut smallest = None;
-        for step in 0..RUNGS {
-            let change = first << step;
-            match within(peak.saturating_sub(change).max(1))? {
-                Ok(planned) => rungs.push(rung(-(change as i64), planned)),
-                Err(least) => {
+        for change in (0..RUNGS).map(|step| first << step) {
+            match fits(peak.saturating_sub(change).max(1)) {
+                Some((Some(planned), _)) => rungs.push(rung(-(change as i64), planned)),
+                Some((None, least)) => {
                     smallest = Some(least);
                     break;
                 }
+                None => break,
             }
         }
         if let Some(least) = smallest.filter(|&least| least < peak)
-            && let Ok(planned) = within(least)?
+            && let Some((Some(planned), _)) = fits(least)
         {
             rungs.push(rung(-((peak - planned.plan.peak_bytes()) as i64), planned));
         }
-        // Several budgets can have one plan, and the plan itself is no rung.
+        // More bytes are for a faster step. Fewer bytes are what they say, and the plan itself is no rung.
+        rungs.retain(|Rung { change, planned, step_s: other_s }| match *change > 0 {
+            true => *other_s <= (1.0 - SEEN / 100.0) * step_s,
+            false => planned.plan.peak_bytes() < peak,
+        });
+        // Several budgets can have one plan.
         let of = |rung: &Rung| (rung.planned.plan.peak_bytes(), rung.step_s.to_bits());
-        rungs.retain(|rung| rung.planned.plan.peak_bytes() != peak);
         rungs.dedup_by(|next, kept| {
             let same = of(next) == of(kept);
             // The fewest bytes that buy it, the most that it frees.
@@ -269,20 +271,29 @@ impl Subject<'_> {
             }
             same
         });
-        Ok(rungs)
+        rungs
     }
 
-    /// What each knob would come to that changes numbers or leaves more to the host, where that is faster or smaller.
-    fn allowed(&self) -> Result<Vec<Allowed>> {
+    /// The plan with each knob that changes numbers or leaves more to the host, where it's faster or smaller and takes no more bytes. Where
+    /// there is a budget for more, the words name a smaller one.
+    fn allowed(&self) -> Vec<Allowed> {
         let config = self.config();
         let peak = self.planned.plan.peak_bytes();
-        let now = self.budget.map_or(peak, |budget| budget.max(peak));
+        let now = self.budget.map_or(u64::MAX, |budget| budget.max(peak));
+        let within = |config: &TrainerConfig| {
+            let planned = self.trial().fitting(config, now)?;
+            if planned.plan.peak_bytes() <= peak {
+                return Some((String::new(), planned));
+            }
+            let planned = self.trial().fitting(config, peak)?;
+            Some((format!(" --memory {peak}"), planned))
+        };
         let step_s = self.planned.estimate(self.rates).step_s;
         let [_, offloaded, one, ..] = refusal::knobs(&config, self.device);
         let mut allowed = vec![];
         for Change { words, config } in offloaded.into_iter().chain(one) {
-            let fitting = plan::fitting(self.scope, &config, now, self.device)?;
-            let Some(planned) = fitting else { continue };
+            let Some((memory, planned)) = within(&config) else { continue };
+            let words = words + &memory;
             let Scope { rates, threads, .. } = self.scope;
             let known = rates.known(self.device, config.precision, *threads);
             let other_s = planned.estimate(&known.rates).step_s;
@@ -292,12 +303,12 @@ impl Subject<'_> {
                 allowed.push(Allowed { words, planned, step_s: other_s });
             }
         }
-        Ok(allowed)
+        allowed
     }
 
     /// Whether a plan of `config` fits `budget`. Of all micro-batches, one sequence takes the fewest bytes, or all of
     /// them, which need no sums of gradients between passes.
-    fn fits(&self, config: &TrainerConfig, budget: u64) -> Result<bool> {
+    fn fits(&self, config: &TrainerConfig, budget: u64) -> bool {
         // Half bytes that a weight takes at least.
         let weight = match (&config.lora, config.master) {
             (Some(_), _) => 1,
@@ -305,7 +316,7 @@ impl Subject<'_> {
             (None, Master::F32) => 8,
         };
         if parameters(config) / 2 * weight > budget {
-            return Ok(false);
+            return false;
         }
         let sizes = match self.scope.micro_batch {
             true if config.own_batch() > 1 => vec![1, config.own_batch()],
@@ -313,32 +324,35 @@ impl Subject<'_> {
             false => vec![config.micro_batch],
         };
         let scope = Scope { micro_batch: false, ..self.scope.clone() };
-        for micro_batch in sizes {
+        let trial = Trial { scope: &scope, device: self.device };
+        sizes.into_iter().any(|micro_batch| {
             let config = TrainerConfig { micro_batch, ..config.clone() };
-            if plan::fitting(&scope, &config, budget, self.device)?.is_some() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// The most sequences that fit in one pass, of up to [`TIMES`] as many.
-    fn largest_batch(&self, budget: u64) -> Result<Option<usize>> {
-        let config = self.config();
-        let scope = Scope { micro_batch: false, ..self.scope.clone() };
-        let planned = self.planned.config().micro_batch;
-        largest(planned, 1, planned.saturating_mul(TIMES), &mut |micro_batch| {
-            let batch = micro_batch.saturating_mul(config.ranks / config.context_ranks.max(1));
-            let config = TrainerConfig { batch, micro_batch, ..config.clone() };
-            Ok(plan::fitting(&scope, &config, budget, self.device)?.is_some())
+            trial.fitting(&config, budget).is_some()
         })
     }
 
-    /// The longest sequences that fit, of up to [`TIMES`] as long. A new model has as many positions; one with weights keeps its own.
-    fn longest_context(&self, budget: u64) -> Result<Option<usize>> {
+    /// The largest batch that fits in one pass of each rank, of up to [`TIMES`] as many sequences; `None` if it isn't larger than the
+    /// one that is planned.
+    fn largest_batch(&self, budget: u64) -> Option<usize> {
+        let config = self.config();
+        let scope = Scope { micro_batch: false, ..self.scope.clone() };
+        let trial = Trial { scope: &scope, device: self.device };
+        let planned = self.planned.config().micro_batch;
+        let shares = (config.ranks / config.context_ranks.max(1)).max(1);
+        let own = largest(planned, 1, planned.saturating_mul(TIMES), &mut |micro_batch| {
+            let batch = micro_batch.saturating_mul(shares);
+            let config = TrainerConfig { batch, micro_batch, ..config.clone() };
+            trial.fitting(&config, budget).is_some()
+        })?;
+        Some(own * shares).filter(|&batch| batch > config.batch)
+    }
+
+    /// The longest sequences that fit, of up to [`TIMES`] as long; `None` if they aren't longer than those that are planned. A new model has
+    /// as many positions; one with weights keeps its own.
+    fn longest_context(&self, budget: u64) -> Option<usize> {
         let config = self.config();
         let new = self.scope.new_model;
-        let Some(model) = language(&config) else { return Ok(None) };
+        let model = language(&config)?;
         let longest = if new { ModelConfig::LONGEST_CONTEXT } else { model.context };
         let taught = LanguageModel::of(&*config.model).and_then(LanguageModel::taught_context);
         let longest = longest.min(taught.unwrap_or(usize::MAX));
@@ -346,19 +360,24 @@ impl Subject<'_> {
         let most = longest.min(seq_len.saturating_mul(TIMES));
         // Ranks that share sequences have equal parts of them.
         let step = (seq_len / PARTS).max(1).next_multiple_of(config.context_ranks.max(1));
-        largest(seq_len, step, most, &mut |seq_len| {
-            self.fits(&refusal::with_seq_len(&config, seq_len, new)?, budget)
-        })
+        let found = largest(seq_len, step, most, &mut |seq_len| {
+            refusal::with_seq_len(&config, seq_len, new)
+                .is_some_and(|config| self.fits(&config, budget))
+        })?;
+        Some(found).filter(|&found| found > seq_len)
     }
 
-    /// The known model with the most parameters that fits.
-    fn largest_preset(&self, budget: u64) -> Result<Option<&'static str>> {
+    /// The known model with the most parameters that fits; `None` if it has no more of them than the one that is planned.
+    fn largest_preset(&self, budget: u64) -> Option<Preset> {
         // Weights that are given decide the model.
         if !self.scope.new_model {
-            return Ok(None);
+            return None;
         }
-        let fits = |config: &TrainerConfig| self.fits(config, budget);
-        refusal::largest_preset(&self.config(), u64::MAX, &fits)
+        let config = self.config();
+        let own = parameters(&config);
+        let fits = |config: &TrainerConfig| parameters(config) > own && self.fits(config, budget);
+        let name = refusal::largest_preset(self.scope, &config, u64::MAX, &fits)?;
+        Some(Preset { name, words: self.scope.preset_words(name, &config) })
     }
 }
 
@@ -368,18 +387,18 @@ fn largest(
     start: usize,
     step: usize,
     most: usize,
-    fits: &mut dyn FnMut(usize) -> Result<bool>,
-) -> Result<Option<usize>> {
-    if !fits(start)? {
-        return Ok(None);
+    fits: &mut dyn FnMut(usize) -> bool,
+) -> Option<usize> {
+    if !fits(start) {
+        return None;
     }
     let mut below = start;
     let mut above = loop {
         let next = below.saturating_mul(2).min(most);
         if next == below {
-            return Ok(Some(below));
+            return Some(below);
         }
-        if !fits(next)? {
+        if !fits(next) {
             break next;
         }
         below = next;
@@ -387,9 +406,9 @@ fn largest(
     let step = step.max(below / TOLD);
     while above > below + step {
         let middle = below + ((above - below) / 2 / step).max(1) * step;
-        if fits(middle)? { below = middle } else { above = middle }
+        if fits(middle) { below = middle } else { above = middle }
     }
-    Ok(Some(below))
+    Some(below)
 }
 
 #[cfg(test)]
@@ -404,13 +423,13 @@ mod tests {
             let mut tries = 0;
             let found = largest(start, step, most, &mut |n| {
                 tries += 1;
-                Ok(n <= limit)
+                n <= limit
             });
-            let found = found.unwrap().unwrap();
+            let found = found.unwrap();
             let (limit, step) = (limit.min(most), step.max(found / TOLD));
             assert!(found <= limit && found + step > limit, "{found}");
             assert!(tries <= 12, "{tries}");
         }
-        assert_eq!(largest(8, 1, 9, &mut |n| Ok(n < 8)).unwrap(), None);
+        assert_eq!(largest(8, 1, 9, &mut |n| n < 8), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use tightrope_core::plan::GAPS;
 use tightrope_core::{Class, Phase};
 
 use super::names::phase_name;
@@ -29,6 +30,9 @@ const COLOURS: [(Class, &str); 7] = [
     (Class::Workspace, "#a08468"),
     (Class::Input, "#a5b0b8"),
 ];
+
+/// Color of gaps: the ground between the boxes.
+const GAPS_COLOUR: &str = "#8883";
 
 /// Pixels of a panel, and of what stands around it.
 const WIDTH: f64 = 440.0;
@@ -168,19 +172,19 @@ fn phases(svg: &mut String, plan: &ShownPlan, left: f64) {
 
 /// Classes with their bytes at the peak.
 fn legend(svg: &mut String, plan: &ShownPlan, left: f64) {
-    let bytes = |class: Class| plan.by_class.get(class.name()).copied().unwrap_or(0);
-    let shown = COLOURS.iter().filter(|(class, _)| bytes(*class) > 0);
-    for (index, (class, colour)) in shown.enumerate() {
+    let bytes = |name: &str| plan.by_class.get(name).copied().unwrap_or(0);
+    let rows = COLOURS.map(|(class, colour)| (class.name(), colour)).into_iter();
+    let rows = rows.chain([(GAPS, GAPS_COLOUR)]).filter(|&(name, _)| bytes(name) > 0);
+    for (index, (name, colour)) in rows.enumerate() {
         let x = left + WIDTH / ROW as f64 * (index % ROW) as f64;
         let y = TOP + HEIGHT + 48.0 + 18.0 * (index / ROW) as f64;
         let _ = writeln!(
             svg,
             "<rect x=\"{x:.0}\" y=\"{:.0}\" width=\"10\" height=\"10\" fill=\"{colour}\"/>\
-             <text x=\"{:.0}\" y=\"{y:.0}\" font-size=\"10\">{} {}</text>",
+             <text x=\"{:.0}\" y=\"{y:.0}\" font-size=\"10\">{name} {}</text>",
             y - 9.0,
             x + 14.0,
-            class.name(),
-            human_bytes(bytes(*class))
+            human_bytes(bytes(name))
         );
     }
 }

@@ -74,7 +74,6 @@ fn data(
             program["measured_s"] = ops.map(|op| op["measured_s"].clone()).collect();
         }
     }
-    shown["gap_bytes"] = json!(summary.gaps());
     shown["groups"] = json!(grouped(&report.alive));
     shown["layers"] = json!(layers(plan, programs));
     shown["plans"] = sweep.json()["plans"].take();

@@ -84,7 +84,7 @@ pub struct ShownPlan {
     pub persistent_bytes: u64,
     /// Bytes of launch parameters and staging: part of the peak, outside of the arena.
     pub fixed_bytes: u64,
-    /// Bytes of each class at the peak.
+    /// Bytes of each class at the peak, and of gaps. They add up to `peak_bytes`.
     pub by_class: ByClass,
     /// Where the peak is and what takes its bytes, after "the peak is".
     pub why: String,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use tightrope_core::plan::{Allocation, Report};
+use tightrope_core::plan::{Allocation, GAPS, Report};
 use tightrope_core::{Backend, Class, DeviceKind, Life, Phase};
 use tightrope_nn::layers::AttentionKind;
 use tightrope_nn::{Estimate, Gradients, Master, Planned, TableBits, TrainerConfig};
@@ -177,7 +177,11 @@ impl<'a> Summary<'a> {
             let (bytes, kept) = (human_bytes(bytes), config.offload);
             facts.push(("offloaded", format!("{bytes} of the host's memory for {kept}")));
         }
-        facts.push(("choices", choices_text(config)));
+        let uncut = self
+            .planned
+            .mixed()
+            .map_or(String::new(), |mixed| format!(", one micro-batch as {mixed}"));
+        facts.push(("choices", choices_text(config) + &uncut));
         if SEVERAL && config.ranks > 1 {
             facts.extend(ranks::facts(self.planned, &self.known));
         }
@@ -215,12 +219,11 @@ impl<'a> Summary<'a> {
             let _ = writeln!(text, "{name:<11}{value}");
         }
         text += "\nat the peak\n";
-        for class in Class::ALL {
+        for name in Class::ALL.map(Class::name).into_iter().chain([GAPS]) {
             // Frozen weights have a line where there are any.
-            let Some(&bytes) = report.by_class.get(class.name()) else { continue };
-            text += &share(class.name(), bytes, report.peak_bytes);
+            let Some(&bytes) = report.by_class.get(name) else { continue };
+            text += &share(name, bytes, report.peak_bytes);
         }
-        text += &share("gaps", self.gaps(), report.peak_bytes);
         let groups = grouped(&report.alive);
         let _ = writeln!(text, "\nlargest of {} tensors alive there", report.alive.len());
         for Group { name, ty, class, count, bytes } in groups.iter().take(LISTED) {
@@ -244,18 +247,12 @@ impl<'a> Summary<'a> {
         self.report.peak_bytes as f64 / bound - 1.0
     }
 
-    /// Bytes of the arena that no tensor has at the peak: alignment and holes.
-    pub fn gaps(&self) -> u64 {
-        self.report.peak_bytes.saturating_sub(self.report.by_class.values().sum())
-    }
-
     /// The same for machines.
     pub fn json(&self) -> Value {
         let (config, report, estimate) = (self.config(), &self.report, &self.estimate);
         let mut object = json!({
             "peak_bytes": report.peak_bytes,
             "by_class": report.by_class,
-            "gap_bytes": self.gaps(),
             "lower_bound_bytes": report.lower_bound_bytes,
             "budget_bytes": self.budget,
             "made_for": MadeFor::of(config, self.kind),
@@ -286,6 +283,9 @@ impl<'a> Summary<'a> {
             "programs": self.training().map(|index| self.program(index)).collect::<Vec<_>>(),
             "persistent": self.persistent(),
         });
+        if let Some(mixed) = self.planned.mixed() {
+            object["mixed"] = json!(mixed.to_string());
+        }
         if SEVERAL {
             ranks::extend(&mut object, self.planned, &self.known);
         }

@@ -3,6 +3,7 @@
 use tightrope_data::{Base, SafeTensors, Weights};
 use tightrope_nn::{Import, Model, Parameter, initial_values};
 
+use super::grown::Grown;
 use super::{Places, Source};
 use crate::error::Result;
 
@@ -18,8 +19,8 @@ pub(crate) enum Frozen<'a> {
 
 /// Whole weights, open.
 pub(crate) enum Open<'a> {
-    Checkpoint(Import, &'a SafeTensors),
-    Files(Import, Weights),
+    Checkpoint(Import, &'a SafeTensors, Grown),
+    Files(Import, Weights, Grown),
     Seed(u64),
 }
 
@@ -45,20 +46,21 @@ impl Frozen<'_> {
     ///
     /// # Errors
     /// Weights that are missing, of another model, or in a broken file.
-    pub(crate) fn open(&self, model: &dyn Model) -> anyhow::Result<Open<'_>> {
+    pub(crate) fn open(&self, model: &dyn Model, places: &Places) -> anyhow::Result<Open<'_>> {
         let source = match self {
             Self::Own(source) => source,
             Self::Elsewhere(source) => &**source,
             Self::Seed(seed) => return Ok(Open::Seed(*seed)),
         };
+        let grown = source.grown(model, places)?;
         Ok(match &source.checkpoint {
             Some(checkpoint) => {
                 let weights = &checkpoint.model;
-                Open::Checkpoint(Import::new(model, weights.names())?, weights)
+                Open::Checkpoint(Import::new(model, weights.names())?, weights, grown)
             }
             None => {
                 let weights = Weights::open(&source.dir)?;
-                Open::Files(Import::new(model, weights.names())?, weights)
+                Open::Files(Import::new(model, weights.names())?, weights, grown)
             }
         })
     }
@@ -72,12 +74,12 @@ impl Open<'_> {
     pub(crate) fn read(&self, parameter: &Parameter) -> anyhow::Result<Vec<f32>> {
         Ok(match self {
             Self::Seed(seed) => initial_values(parameter, *seed),
-            Self::Checkpoint(import, weights) => {
-                import.read(parameter, &mut |name| Ok(weights.require(name)?.to_values()?))?
-            }
-            Self::Files(import, weights) => {
-                import.read(parameter, &mut |name| Ok(weights.require(name)?.to_values()?))?
-            }
+            Self::Checkpoint(import, weights, grown) => import.read(parameter, &mut |name| {
+                Ok(grown.extend(name, weights.require(name)?.to_values()?))
+            })?,
+            Self::Files(import, weights, grown) => import.read(parameter, &mut |name| {
+                Ok(grown.extend(name, weights.require(name)?.to_values()?))
+            })?,
         })
     }
 }

@@ -60,6 +60,18 @@ pub fn read(text: &[u8], channels: usize) -> anyhow::Result<Normalization> {
     Ok(Normalization { mean, std })
 }
 
+/// True if files of these texts say the same of images, whatever else they say.
+pub(crate) fn agree(one: &[u8], other: &[u8]) -> bool {
+    let [one, other] = [one, other].map(|text| {
+        let value: Value = serde_json::from_slice(text).ok()?;
+        let keys = ["image_mean", "image_std"].map(|key| value[key].as_array().map(Vec::len));
+        let channels = keys.into_iter().flatten().next().unwrap_or(3);
+        let size = value["size"].clone();
+        read(text, channels).ok().map(|normalization| (normalization, size))
+    });
+    one.is_some() && one == other
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

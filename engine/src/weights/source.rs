@@ -11,7 +11,7 @@ use tightrope_data::{
 };
 use tightrope_nn::{Architecture, Import, Trainer, TrainerConfig};
 
-use super::{adapters, preprocessor, tokenizer};
+use super::{adapters, hub, preprocessor, tokenizer};
 use crate::error::{Error, FILES, Help as _, Result, no_files};
 use crate::settings::{Origin, Settings};
 
@@ -20,8 +20,6 @@ const MANIFEST: &str = "manifest.json";
 const TOKENIZER: &str = "tokenizer.json";
 /// GPT-2's tokenizer, as its authors published it.
 const MERGES: &str = "merges.txt";
-#[cfg(not(target_family = "wasm"))]
-const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// The settings of a run, in its directory.
 pub const RUN_SETTINGS: &str = "run.toml";
 
@@ -37,6 +35,8 @@ pub struct Places {
     pub adapters: Option<PathBuf>,
     /// The model that this one learns of.
     pub teacher: Option<PathBuf>,
+    /// True if rows that are added to an embedding are drawn; they are the mean of the others otherwise.
+    pub draws_rows: bool,
 }
 
 impl Places {
@@ -47,6 +47,7 @@ impl Places {
             model: model.init.clone(),
             adapters: lora.init.clone(),
             teacher: train.teacher.clone(),
+            draws_rows: !model.mean_resizing,
         }
     }
 }
@@ -64,7 +65,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Opens a model directory or an archive; a checkpoint's bytes are verified.
+    /// Opens a model directory, a model in the cache of the Hugging Face hub by its name there, or an archive; a checkpoint's bytes are verified.
     ///
     /// # Errors
     /// A directory without a model, or with a damaged one.
@@ -72,6 +73,7 @@ impl Source {
         if !FILES {
             return Err(Error::usage(no_files(), "bring the checkpoint along"));
         }
+        let path = &*hub::located(path);
         if is_run(path) {
             let (checkpoint, skipped) = checkpoint::latest_complete(path)
                 .help("name another model, or train the run further first")?;
@@ -163,9 +165,9 @@ impl Source {
     fn fill(&self, trainer: &mut Trainer, places: &Places, starting: bool) -> Result<()> {
         match self.base() {
             None => {
-                self.load_weights(trainer, starting)?;
+                self.load_weights(trainer, places, starting)?;
                 return match &places.adapters {
-                    Some(dir) => adapters::start_from(dir, trainer),
+                    Some(dir) => adapters::start_from(dir, trainer, self),
                     None => Ok(()),
                 };
             }
@@ -173,10 +175,10 @@ impl Source {
             Some(Base::Seed(seed)) => trainer.initialise_from(*seed)?,
             Some(Base::Model { path, fingerprint }) => {
                 let init = places.model.as_deref();
-                self.find_base(path, fingerprint, init)?.load_weights(trainer, false)?;
+                self.find_base(path, fingerprint, init)?.load_weights(trainer, places, false)?;
             }
         }
-        self.load_weights(trainer, false)
+        self.load_weights(trainer, places, false)
     }
 
     /// Refuses adapters that nothing would read, as the checkpoint has its own.
@@ -221,8 +223,9 @@ impl Source {
         fingerprint: &str,
         init: Option<&Path>,
     ) -> Result<Self> {
-        for place in [Some(path), init].into_iter().flatten().filter(|place| place.exists()) {
-            let source = Self::open_whole(place)?;
+        let places = [Some(path), init].into_iter().flatten().map(hub::located);
+        for place in places.filter(|place| place.exists()) {
+            let source = Self::open_whole(&place)?;
             if source.fingerprint()? == fingerprint {
                 return Ok(source);
             }
@@ -249,16 +252,22 @@ impl Source {
         Ok(weights_fingerprint(weights.names().filter_map(|name| weights.get(name))))
     }
 
-    fn load_weights(&self, trainer: &mut Trainer, starting: bool) -> Result<()> {
-        self.read_weights(trainer, starting)
+    fn load_weights(&self, trainer: &mut Trainer, places: &Places, starting: bool) -> Result<()> {
+        self.read_weights(trainer, places, starting)
             .with_context(|| format!("can't load the weights in `{}`", self.dir.display()))
             .help("fetch or copy the model again, or name another one")
     }
 
-    fn read_weights(&self, trainer: &mut Trainer, starting: bool) -> anyhow::Result<()> {
+    fn read_weights(
+        &self,
+        trainer: &mut Trainer,
+        places: &Places,
+        starting: bool,
+    ) -> anyhow::Result<()> {
+        let grown = self.grown(&*trainer.config().model, places)?;
         if let Some(checkpoint) = &self.checkpoint {
             let weights = &checkpoint.model;
-            let mut get = |name: &str| Ok(weights.require(name)?.to_values()?);
+            let mut get = |name: &str| Ok(grown.extend(name, weights.require(name)?.to_values()?));
             if self.base().is_some() {
                 return Ok(trainer.load_adapters(weights.names(), &mut get)?);
             }
@@ -269,12 +278,28 @@ impl Source {
             return Ok(());
         }
         let weights = Weights::open(&self.dir)?;
-        let mut get = |name: &str| Ok(weights.require(name)?.to_values()?);
+        let mut get = |name: &str| Ok(grown.extend(name, weights.require(name)?.to_values()?));
         match starting {
             true => trainer.start_from(weights.names(), &mut get)?,
             false => trainer.load_weights(weights.names(), &mut get)?,
         }
         Ok(())
+    }
+
+    /// Extents and values of the tensor `name`, which the model may hold without its prefix; `None` where there is none.
+    ///
+    /// # Errors
+    /// Weights that are missing or in a broken file, and a tensor of other numbers.
+    pub(crate) fn tensor(&self, name: &str) -> anyhow::Result<Option<(Vec<usize>, Vec<f32>)>> {
+        let model = self.config.build(1)?;
+        let bare = name.strip_prefix(model.prefix()).unwrap_or(name);
+        if let Some(checkpoint) = &self.checkpoint {
+            let found = checkpoint.model.get(name).or_else(|| checkpoint.model.get(bare));
+            return Ok(found.map(|tensor| tensor.to_values()).transpose()?);
+        }
+        let weights = Weights::open(&self.dir)?;
+        let found = weights.get(name).or_else(|| weights.get(bare));
+        Ok(found.map(|tensor| tensor.to_values()).transpose()?)
     }
 
     /// The tokenizer: the one `asked` for, else the one beside the weights, `tokenizer.json`, BERT's `vocab.txt` or GPT-2's `merges.txt`, else
@@ -306,7 +331,8 @@ impl Source {
             None => return Ok(None),
         };
         let (size, vocab) = (tokenizer.vocab_size(), self.vocab()?);
-        if size > vocab {
+        // A language model's may have ids past the embedding's rows, as those of published models of Gemma 3 have: the data is checked for them.
+        if size > vocab && !matches!(self.config, Architecture::Language(_)) {
             return Err(Error::usage(
                 anyhow!("the tokenizer has {size} tokens, and the model knows {vocab}"),
                 "give the tokenizer that the model was trained with",
@@ -410,9 +436,8 @@ impl Source {
             #[cfg(not(target_family = "wasm"))]
             Some(checkpoint) if !checkpoint.is_folder() => {
                 let json = checkpoint.extra(TOKENIZER)?;
-                let config = checkpoint.extra(TOKENIZER_CONFIG).ok();
                 let name = self.dir.join(TOKENIZER).display().to_string();
-                Tokenizer::parse(&name, &json, config.as_deref())
+                Tokenizer::read(&name, TOKENIZER, &json, &|file| checkpoint.extra(file).ok())
             }
             _ => Tokenizer::open(Tokenizer::file_in(&self.dir)),
         }
@@ -498,6 +523,7 @@ pub fn config_of(path: &Path) -> Result<Architecture> {
     if !FILES {
         return Err(Error::usage(no_files(), "leave `model.init` out"));
     }
+    let path = &*hub::located(path);
     if is_run(path) || is_archive(path) || path.join(MANIFEST).exists() {
         return Ok(Source::open(path)?.config);
     }
@@ -510,7 +536,10 @@ fn read_config(dir: &Path) -> Result<Architecture> {
         .with_context(|| {
             format!("`{}` is no model directory: can't read `{CONFIG}`", dir.display())
         })
-        .map_err(|error| Error::usage(error, KINDS))?;
+        .map_err(|error| {
+            let help = hub::advice(dir).map_or(KINDS.to_owned(), |hub| format!("{KINDS}; {hub}"));
+            Error::usage(error, help)
+        })?;
     let value = serde_json::from_slice(&text)
         .with_context(|| format!("`{}` is not JSON", file.display()))
         .help("fetch the file again")?;

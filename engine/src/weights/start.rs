@@ -89,7 +89,6 @@ impl Start {
     }
 
     /// The model on disk that the weights come from, where it is of a known family.
-    #[cfg(not(target_family = "wasm"))]
     pub(crate) fn source(&self) -> Option<&Source> {
         match self {
             Self::Model(source) | Self::Checkpoint(source) => Some(source),

@@ -1,5 +1,7 @@
 //! A table whose rows are looked up.
 
+use tightrope_core::expr::{constant, input};
+use tightrope_core::ops::MatMul;
 use tightrope_core::{Tensor, ops};
 
 use super::Layer;
@@ -38,6 +40,14 @@ impl Layer for Embedding {
 
     fn apply(&self, pass: &mut Pass<'_>, ids: Tensor) -> Result<Tensor> {
         let table = pass.parameter(&self.weight.name)?;
-        pass.one(ops::Embedding, &[table, ids], self.weight.layer())
+        let name = self.weight.layer();
+        let [adapter] = pass.adapters(&self.weight.name) else {
+            return pass.one(ops::Embedding, &[table, ids], name);
+        };
+        let base = pass.one(ops::Embedding, &[table, ids], &format!("{name}.base"))?;
+        let low = pass.one(ops::Embedding, &[adapter.a, ids], &format!("{name}.low"))?;
+        let matmul = MatMul::linear(false, pass.dtype());
+        let high = pass.one(matmul, &[low, adapter.b], &format!("{name}.high"))?;
+        pass.map(input(0) + input(1) * constant(adapter.scale), &[base, high], name)
     }
 }

@@ -1,10 +1,15 @@
 //! Losses: means over what counts, f32 (1).
 
-use tightrope_core::expr::input;
-use tightrope_core::ops::{Concat, CrossEntropy, LinearCrossEntropy, Map, Reduce, Reshape};
+use tightrope_core::expr::{constant, input};
+use tightrope_core::ops::{
+    Concat, CrossEntropy, CrossEntropyRows, LinearCrossEntropy, LinearCrossEntropyRows, Map,
+    Reduce, Reshape, Slice,
+};
 use tightrope_core::{DType, Tensor};
 
+use super::linear::{TILE, adapted_head};
 use crate::error::Result;
+use crate::figure::RowMean;
 use crate::params::Parameter;
 use crate::pass::Pass;
 
@@ -22,12 +27,9 @@ pub fn linear_cross_entropy(
     targets: Tensor,
     vocab: usize,
 ) -> Result<Tensor> {
-    let head = pass.parameter(&head.name)?;
+    let (x, head) = adapted_head(pass, x, head)?;
     chunked(pass, x, head, targets, vocab, None)
 }
-
-/// Columns that matmuls take at a time.
-const TILE: usize = 32;
 
 /// As [`linear_cross_entropy`], under logits x·Wᵀ + b. `bias` (V).
 ///
@@ -72,7 +74,7 @@ pub fn capped_linear_cross_entropy(
     vocab: usize,
     cap: f64,
 ) -> Result<Tensor> {
-    let head = pass.parameter(&head.name)?;
+    let (x, head) = adapted_head(pass, x, head)?;
     chunked(pass, x, head, targets, vocab, Some(cap))
 }
 
@@ -85,7 +87,26 @@ fn chunked(
     cap: Option<f64>,
 ) -> Result<Tensor> {
     let op = LinearCrossEntropy { vocab, chunk: chunk_of(pass, x), cap };
-    pass.one(op, &[x, head, targets], "loss")
+    if !pass.is_by_row() {
+        return pass.one(op, &[x, head, targets], "loss");
+    }
+    let each = pass.one(LinearCrossEntropyRows(op), &[x, head, targets], "loss.rows")?;
+    mean_over_targets(pass, each, targets, "loss")
+}
+
+/// Mean of a number of each row over those whose target isn't negative.
+fn mean_over_targets(
+    pass: &mut Pass<'_>,
+    each: Tensor,
+    targets: Tensor,
+    name: &str,
+) -> Result<Tensor> {
+    let counted = Map::new(constant(1.0) - input(0).less(constant(0.0)), DType::F32);
+    let counted = pass.one(counted, &[targets], "targets.counted")?;
+    let shape = vec![pass.ty(counted).elements()];
+    let each = pass.one(Reshape { shape: shape.clone() }, &[each], "rows")?;
+    let counted = pass.one(Reshape { shape }, &[counted], "rows.counted")?;
+    pass.row_mean(each, counted, name)
 }
 
 /// Rows of logits of `x` that are held at a time.
@@ -106,9 +127,22 @@ pub(super) fn chunk_of(pass: &Pass<'_>, x: Tensor) -> usize {
 /// # Errors
 /// Tensors of other shapes.
 pub fn cross_entropy(pass: &mut Pass<'_>, scores: Tensor, labels: Tensor) -> Result<Tensor> {
-    let outputs = pass.push(CrossEntropy, &[scores, labels], "loss")?;
-    pass.figure("accuracy", outputs[1]);
-    Ok(outputs[0])
+    let [loss, accuracy] = match pass.is_by_row() {
+        true => {
+            let rows = pass.one(CrossEntropyRows, &[scores, labels], "loss.rows")?;
+            let mut mean = |start, name: &str| {
+                let each = pass.one(Slice { axis: 0, start, len: 1 }, &[rows], name)?;
+                mean_over_targets(pass, each, labels, name)
+            };
+            [mean(0, "loss")?, mean(1, "accuracy")?]
+        }
+        false => {
+            let outputs = pass.push(CrossEntropy, &[scores, labels], "loss")?;
+            [outputs[0], outputs[1]]
+        }
+    };
+    pass.figure("accuracy", accuracy);
+    Ok(loss)
 }
 
 /// Mean of (found − expected)², over all elements of two tensors of one shape.
@@ -119,6 +153,35 @@ pub fn mean_squared_error(pass: &mut Pass<'_>, found: Tensor, expected: Tensor) 
     let off = || input(0) - input(1);
     let squares =
         pass.one(Map::new(off() * off(), DType::F32), &[found, expected], "loss.squares")?;
-    let scale = 1.0 / pass.ty(squares).elements() as f64;
+    let (elements, rows) = (pass.ty(squares).elements(), pass.shape(squares)[0]);
+    if pass.is_by_row() {
+        let columns = elements / rows;
+        let squares =
+            pass.one(Reshape { shape: vec![rows, columns] }, &[squares], "rows.squares")?;
+        let mean = Reduce { scale: 1.0 / columns as f64, ..Reduce::last(DType::F32) };
+        let each = pass.one(mean, &[squares], "loss.rows")?;
+        let all = Map::fill(1.0, pass.ty(each));
+        let counted = pass.one(all, &[], "rows.counted")?;
+        return pass.row_mean(each, counted, "loss");
+    }
+    let scale = 1.0 / elements as f64;
     pass.one(Reduce { scale, ..Reduce::to_suffix(vec![1], DType::F32) }, &[squares], "loss")
+}
+
+impl Pass<'_> {
+    /// Appends the mean of `each`, f32, over the rows where `counted` is 1, and has evaluation read both.
+    ///
+    /// # Errors
+    /// Tensors of different shapes.
+    pub(crate) fn row_mean(&mut self, each: Tensor, counted: Tensor, name: &str) -> Result<Tensor> {
+        let one = vec![1];
+        let f32_map = |formula| Map::new(formula, DType::F32);
+        let weighed = self.one(f32_map(input(0) * input(1)), &[each, counted], "rows.weighed")?;
+        let sum = self.one(Reduce::to_suffix(one.clone(), DType::F32), &[weighed], "rows.sum")?;
+        let count = self.one(Reduce::to_suffix(one, DType::F32), &[counted], "rows.count")?;
+        let mean = f32_map(input(0) / input(1).max(constant(1.0)));
+        let mean = self.one(mean, &[sum, count], name)?;
+        self.keep_rows(RowMean { mean, each, counted });
+        Ok(mean)
+    }
 }

@@ -47,7 +47,7 @@ pub use conv::Conv2d;
 pub use distillation::{Distillation, Projected, linear_distillation};
 pub use dropout::Dropout;
 pub use embedding::Embedding;
-pub use linear::Linear;
+pub use linear::{Linear, adapted_head};
 pub use losses::{
     biased_linear_cross_entropy, capped_linear_cross_entropy, cross_entropy, linear_cross_entropy,
     mean_squared_error,

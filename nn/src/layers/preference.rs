@@ -43,6 +43,12 @@ pub fn preference(
     let share = f32_map(input(0) / input(1).max(one()));
     let share = pass.one(share, &[counted, pairs], "pairs.share")?;
     let mut mean = |formula: Expr, name: &str| -> Result<Tensor> {
+        if pass.is_by_row() {
+            let each = f32_map(formula * input(2));
+            let rows = [chosen, rejected, counted];
+            let each = pass.one(each, &rows, &format!("{name}.rows"))?;
+            return pass.row_mean(each, counted, name);
+        }
         let each = f32_map(formula * input(2));
         let each = pass.one(each, &[chosen, rejected, share], &format!("{name}.each"))?;
         pass.one(Reduce::to_suffix(vec![1], DType::F32), &[each], name)

@@ -74,6 +74,16 @@ impl Architecture {
             .or_else(|| Bert::of(model).map(|model| Self::Bert(model.config().clone())))
     }
 
+    /// The same model with `positions` positions if that is `Some`. A vision transformer stays as it is.
+    pub fn with_positions(mut self, positions: Option<usize>) -> Self {
+        match (&mut self, positions) {
+            (Self::Language(config), Some(positions)) => config.context = positions,
+            (Self::Bert(config), Some(positions)) => config.context = positions,
+            (Self::Vit(_), _) | (_, None) => {}
+        }
+        self
+    }
+
     /// Its family.
     pub fn family(&self) -> ModelFamily {
         match self {

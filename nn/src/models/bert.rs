@@ -312,13 +312,6 @@ impl Model for Bert {
         self.seq_len
     }
 
-    fn counted(&self) -> Option<&str> {
-        Some(match self.head {
-            Head::Masked { .. } => TARGETS,
-            Head::Classes { .. } => LABELS,
-        })
-    }
-
     fn prefix(&self) -> &str {
         "bert."
     }
@@ -334,6 +327,14 @@ impl Model for Bert {
 
     fn made_anew(&self, name: &str) -> bool {
         is_of_head(name)
+    }
+
+    fn shared_with(&self, name: &str) -> Option<&str> {
+        match name {
+            "cls.predictions.decoder.weight" => Some("bert.embeddings.word_embeddings.weight"),
+            "cls.predictions.decoder.bias" => Some("cls.predictions.bias"),
+            _ => None,
+        }
     }
 
     fn passes_over(&self, name: &str) -> bool {

@@ -84,6 +84,14 @@ impl ModelConfig {
             let problem = format!("is {found}; supported: {}", known.join(", "));
             return Err(keys.wrong("model_type", problem));
         };
+        let classes = keys.texts("architectures")?.unwrap_or_default();
+        let continues_text = |class: &&&str| CAUSAL.iter().any(|end| class.ends_with(end));
+        if let Some(other) = classes.iter().find(|class| !continues_text(class)) {
+            let own = family.architecture();
+            let problem =
+                format!("is {other}, which isn't supported of this family; supported: {own}");
+            return Err(keys.wrong("architectures", problem));
+        }
         let config = match family {
             Family::Gpt2 => gpt2(&keys)?,
             _ => decoder(&keys, family)?,
@@ -161,6 +169,9 @@ impl ModelConfig {
         })
     }
 }
+
+/// Ends of the names of classes that continue text, or that hold such a model without its head.
+const CAUSAL: [&str; 4] = ["ForCausalLM", "LMHeadModel", "DoubleHeadsModel", "Model"];
 
 /// Parts of names of keys that may change the network. A file's other unknown keys are of tokens, of training or of generation.
 const CHANGES: &[&str] = &[
@@ -362,6 +373,12 @@ mod tests {
         for (file, key, value, words) in [
             (&gpt2, "model_type", json!("bloom"), "is bloom; supported: gpt2, llama, mistral"),
             (&gpt2, "model_type", Value::Null, "`model_type`: is missing"),
+            (
+                &llama,
+                "architectures",
+                json!(["LlamaForSequenceClassification"]),
+                "is LlamaForSequenceClassification, which isn't supported of this family; supported: LlamaForCausalLM",
+            ),
             (&gpt2, "scale_attn_by_inverse_layer_idx", json!(true), "is true; supported: false"),
             (&gpt2, "activation_function", json!("relu"), "supported: \"gelu_new\""),
             (&gpt2, "embd_pdrop", json!(0.5), "`embd_pdrop`: is 0.5"),

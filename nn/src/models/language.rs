@@ -167,7 +167,7 @@ impl LanguageModel {
     fn projected(&self, pass: &mut Pass<'_>) -> Result<Projected> {
         let x = self.hidden(pass)?;
         let x = self.parts.norm_f.apply(pass, x)?;
-        let head = pass.parameter(&self.head().name)?;
+        let (x, head) = layers::adapted_head(pass, x, self.head())?;
         Ok(Projected { x, head, vocab: self.config.vocab, cap: self.config.details.logit_cap })
     }
 
@@ -192,7 +192,7 @@ impl LanguageModel {
             let sample = Slice { axis: 0, start, len: 1 };
             let x = pass.one(sample.clone(), &[x], "sample")?;
             let targets = pass.one(sample, &[targets], "sample.targets")?;
-            losses.push(self.loss_of(pass, x, targets)?);
+            losses.push(pass.without_rows(|pass| self.loss_of(pass, x, targets))?);
         }
         pass.one(Concat { axis: 0 }, &losses, "losses")
     }
@@ -216,7 +216,7 @@ impl LanguageModel {
 
     /// Logits (B, T, padded vocabulary) of normed values, whose padding means nothing.
     fn project(&self, pass: &mut Pass<'_>, x: Tensor) -> Result<Tensor> {
-        let head = pass.parameter(&self.head().name)?;
+        let (x, head) = layers::adapted_head(pass, x, self.head())?;
         let matmul = MatMul::linear(false, DType::F32);
         let Some(cap) = self.config.details.logit_cap else {
             return pass.one(matmul, &[x, head], "logits");
@@ -308,13 +308,6 @@ impl Model for LanguageModel {
         if self.is_of_pairs() { Ok(None) } else { self.with_seq_len(seq_len / ranks) }
     }
 
-    fn counted(&self) -> Option<&str> {
-        match self.sample {
-            Sample::Pair { .. } => None,
-            Sample::Document | Sample::Packed => Some(TARGETS),
-        }
-    }
-
     fn teacher(&self) -> Option<&dyn Model> {
         self.teacher.as_ref().map(|(teacher, _)| &**teacher as &dyn Model)
     }
@@ -329,8 +322,12 @@ impl Model for LanguageModel {
     fn passes_over(&self, name: &str) -> bool {
         // Causal masks and rotary frequencies, which older files hold with the weights.
         let buffers = [".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"];
+        buffers.iter().any(|buffer| name.ends_with(buffer))
+    }
+
+    fn shared_with(&self, name: &str) -> Option<&str> {
         let tied = self.config.tied && name == "lm_head.weight";
-        tied || buffers.iter().any(|buffer| name.ends_with(buffer))
+        tied.then(|| self.parts.wte.weight().parts[0].name.as_str())
     }
 }
 

@@ -283,10 +283,6 @@ impl Model for Vit {
         pass.one(Reshape { shape }, &[scores], "logits").map(Some)
     }
 
-    fn counted(&self) -> Option<&str> {
-        Some(LABELS)
-    }
-
     fn prefix(&self) -> &str {
         "vit."
     }

@@ -1,5 +1,5 @@
 //! Adafactor (Shazeer and Stern 2018, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost"), as transformers' `Adafactor`
-//! with `relative_step=False` and `scale_parameter=False`.   R rows, C columns of a matrix; t updates so far
+//! with `relative_step=False` and `scale_parameter=False`.   R rows, C columns of a matrix; t counts updates from 1
 //!
 //!   β₂ = 1 − t^−0.8
 //!   r ← β₂·r + (1 − β₂)·mean over columns of g² + ε,   c ← β₂·c + (1 − β₂)·mean over rows of g² + ε         (R) and (C)
@@ -28,10 +28,10 @@ const THRESHOLD: f64 = 1.0;
 /// What β₂ goes to 1 by.
 const POWER: f64 = -0.8;
 
-/// β₂ and 1 − β₂ of update t, counted from 1.
-pub(super) fn decays(t: u64) -> [f64; 2] {
-    let rest = (t as f64).powf(POWER);
-    [1.0 - rest, rest]
+/// β₂ and 1 − β₂ of update `t`, counted from 1.
+pub(super) fn decays(t: Expr) -> [Expr; 2] {
+    let rest = t.pow(constant(POWER));
+    [constant(1.0) - rest.clone(), rest]
 }
 
 /// What Adafactor's ops read besides a parameter.
@@ -125,7 +125,7 @@ impl Adafactor<'_> {
 
     /// Appends the running mean over `state`, with new numbers.
     fn mixed(&self, graph: &mut Graph, state: Tensor, new: Tensor, name: &str) -> Result<Tensor> {
-        let [decay, rest] = self.0.scalars.corrections.expect("Adafactor has a decay");
+        let [decay, rest] = self.0.corrections.expect("Adafactor has a decay");
         let mixed = input(1) * input(3) + input(2) * input(4);
         let map = Map {
             in_place: vec![(0, 3)],

@@ -34,8 +34,6 @@ pub struct UpdateOptions {
 pub struct Scalars {
     /// Learning rate.
     pub lr: Tensor,
-    /// The two of [`Optimizer::corrections`], where the rule has them.
-    pub corrections: Option<[Tensor; 2]>,
 }
 
 /// What all groups of parameters read.
@@ -44,6 +42,8 @@ pub(super) struct Shared<'a> {
     pub optimizer: Optimizer,
     pub options: &'a UpdateOptions,
     pub scalars: Scalars,
+    /// AdamW's bias corrections or Adafactor's decays; `None` for other rules.
+    pub corrections: Option<[Tensor; 2]>,
     pub ok: Tensor,
     pub factor: Tensor,
     /// Key of random numbers, where weights or new state are rounded by them.
@@ -101,7 +101,7 @@ impl Shared<'_> {
         name: &str,
     ) -> Result<Vec<Tensor>> {
         let mut inputs = vec![self.ok, self.factor, self.scalars.lr];
-        inputs.extend(self.scalars.corrections.into_iter().flatten());
+        inputs.extend(self.corrections.into_iter().flatten());
         let shared = inputs.len();
         inputs.extend(own.iter().flatten());
 
@@ -119,7 +119,7 @@ impl Shared<'_> {
             gradient: input(gradient) * input(1),
             state: &state,
             lr: input(2),
-            corrections: self.scalars.corrections.map(|_| [input(3), input(4)]),
+            corrections: self.corrections.map(|_| [input(3), input(4)]),
             weight_decay: if decays { self.options.weight_decay } else { 0.0 },
         });
 

@@ -25,16 +25,17 @@ pub struct Update {
     pub grad_norm: Tensor,
     /// 1 where norm and loss are finite, else 0 and the step was skipped, f32 (1).
     pub ok: Tensor,
-    /// All optimizer state.
+    /// State of each parameter.
     pub state: Vec<State>,
+    /// Number of updates so far, persistent f32 (1), if the rule depends on it: skipped steps aren't counted.
+    pub updates: Option<Tensor>,
     /// The new weights that maps make, by the parameter's index.
     pub(crate) weights: BTreeMap<usize, Tensor>,
 }
 
 /// Appends the update of all `trained` parameters to the current program. `loss`, f32 (1), takes part in
 /// the decision whether to skip the step; `loss_scale` is what the gradients are larger by, in f16 training.
-/// A skipped step leaves weights and state as they are, but zeroes gradients; the host's count t of
-/// [`Optimizer::corrections`] goes on.
+/// A skipped step changes neither weights nor state nor the number of updates, but zeroes gradients.
 ///
 /// # Errors
 /// [`crate::Error::Setting`] where options are out of range or tensors don't fit each other.
@@ -113,13 +114,13 @@ pub(crate) fn append_sharing(
         "bf16 weights without a remainder are rounded by random numbers, which need a key".into()
     })?;
 
-    let mut declare = || {
-        let corrections = optimizer
-            .corrections(1)
-            .map(|_| ["optim.correction1", "optim.correction2"].map(|name| scalar(graph, name)));
-        Scalars { lr: scalar(graph, "optim.lr"), corrections }
+    let (scalars, updates) = match shares {
+        Some(first) => (first.scalars, first.updates),
+        None => {
+            let updates = optimizer.counts().then(|| scalar(graph, "optim.updates"));
+            (Scalars { lr: scalar(graph, "optim.lr") }, updates)
+        }
     };
-    let scalars = shares.map_or_else(&mut declare, |first| first.scalars);
     let state: Vec<Vec<State>> = trained
         .iter()
         .enumerate()
@@ -143,9 +144,21 @@ pub(crate) fn append_sharing(
             (one, one)
         }
     };
+    let corrections = match updates {
+        Some(updates) => optimizer.append_corrections(graph, updates, ok)?,
+        None => None,
+    };
     let (optimizer_of_maps, streams) = (optimizer.elementwise(), Streams::new(graph));
-    let shared =
-        Shared { optimizer: optimizer_of_maps, options, scalars, ok, factor, key, streams };
+    let shared = Shared {
+        optimizer: optimizer_of_maps,
+        options,
+        scalars,
+        corrections,
+        ok,
+        factor,
+        key,
+        streams,
+    };
 
     // Parameters of a kind share a map, but where each has a time of its own.
     let mut groups: BTreeMap<(Rule, DType, Option<usize>), Vec<usize>> = BTreeMap::new();
@@ -214,7 +227,7 @@ pub(crate) fn append_sharing(
     if let Some(loss_scale) = loss_scale {
         loss_scale.append(graph, ok)?;
     }
-    Ok(Update { scalars, grad_norm, ok: finite, state: state.concat(), weights })
+    Ok(Update { scalars, grad_norm, ok: finite, state: state.concat(), updates, weights })
 }
 
 /// Moves each node of the current program from `first` on to where what it reads has been made, and what it writes over

@@ -2,11 +2,8 @@
 
 use std::ops::Range;
 
-use super::Trainer;
+use super::{TrainError, Trainer};
 use crate::inputs::{Ordered, Values};
-
-#[cfg(not(target_family = "wasm"))]
-use super::TrainError;
 
 impl Trainer {
     /// The position in its sequence of the first token that this rank has of it.
@@ -33,43 +30,26 @@ impl Trainer {
         values.iter().map(ordered).collect()
     }
 
-    /// Means over whole sequences of `figures`, which are means over this rank's part of them: of what counts in the batch `values`, whose
-    /// passes are the parts.
-    #[cfg(not(target_family = "wasm"))]
-    pub(super) fn of_whole_sequences(
+    /// These `own` numbers, as many lists on every rank, and those of the other ranks that have a part of the same sequences, in the
+    /// order of parts.
+    pub(super) fn of_parts(
         &mut self,
-        values: &[(usize, Values<'_>)],
-        figures: Vec<f32>,
-    ) -> Result<Vec<f32>, TrainError> {
-        let (rank, parts) = (self.rank, self.config.parts());
-        let counts = self.counts(values);
-        let own = figures.iter().map(|&figure| f64::from(figure)).collect();
-        let all = self.figures_of_ranks("the loss of a batch", own)?;
-        let of_context = &all[rank / parts * parts..][..parts];
-        let count: f64 = counts.iter().sum();
-        let mean = |figure: usize| {
-            let shares = of_context.iter().zip(&counts);
-            // Nothing that doesn't count is in a sum, even if it isn't a number.
-            let counted = shares.filter(|&(_, &count)| count > 0.0);
-            counted.map(|(figures, count)| figures[figure] * count).sum::<f64>() / count.max(1.0)
-        };
-        Ok((0..figures.len()).map(|figure| mean(figure) as f32).collect())
-    }
-
-    /// How much counts in each part of a batch.
-    #[cfg(not(target_family = "wasm"))]
-    fn counts(&self, values: &[(usize, Values<'_>)]) -> Vec<f64> {
+        own: Vec<Vec<f64>>,
+    ) -> Result<Vec<Vec<Vec<f64>>>, TrainError> {
         let parts = self.config.parts();
-        let name = self.config.model.counted();
-        let is_counted = |index: usize| Some(&*self.handles.inputs[index].0.name) == name;
-        match values.iter().find(|&&(index, _)| is_counted(index)) {
-            Some((_, Values::I32(numbers))) => {
-                let of_parts = numbers.chunks((numbers.len() / parts).max(1));
-                let count = |part: &[i32]| part.iter().filter(|&&number| number >= 0).count();
-                of_parts.map(|part| count(part) as f64).collect()
-            }
-            _ => vec![1.0; parts],
-        }
+        let lengths: Vec<usize> = own.iter().map(Vec::len).collect();
+        let first = self.rank / parts * parts;
+        let all = self.figures_of_ranks("the loss of a batch", own.concat())?;
+        let lists = |part: &Vec<f64>| {
+            let mut rest = &part[..];
+            let list = |&length: &usize| {
+                let (list, after) = rest.split_at(length);
+                rest = after;
+                list.to_vec()
+            };
+            lengths.iter().map(list).collect()
+        };
+        Ok(all[first..first + parts].iter().map(lists).collect())
     }
 }
 

@@ -1,15 +1,17 @@
 //! A step of a trainer: its passes over micro-batches, its update, and what it came to.
 
-use tightrope_core::{NonFinite, Role, SessionError, Tensor, now};
+use tightrope_core::{DeviceError, Role, SessionError, Tensor, now};
 
 use super::parts::in_order;
 use super::{Outcome, TrainError, Trainer, lacking, named};
 use crate::handles::{ShorterHandles, StepHandles};
 use crate::inputs::{Batch, Values};
+use crate::share::{Factors, Turn};
 
 impl Trainer {
     /// Queues one optimizer step, counted from 0, at learning rate `lr`, over the samples of `batch`: as many as a step
-    /// takes, of which each micro-step of each rank takes its part.
+    /// takes, of which each micro-step of each rank takes its part. Random numbers are those of `step`; bias corrections are of the
+    /// number of updates, which the device counts.
     ///
     /// # Errors
     /// [`TrainError::Batch`] and those of the device.
@@ -17,7 +19,8 @@ impl Trainer {
         now(self.step_async(step, lr, batch))
     }
 
-    /// As [`Trainer::step`], also where a browser's device is offloaded from: it waits for what comes to the host.
+    /// As [`Trainer::step`], also where a browser's device is offloaded from: it waits for copies to the host. A step that
+    /// [stops](Trainer::cancel_by) before its update has begun is dropped: the trainer is in the state before it.
     ///
     /// # Errors
     /// As [`Trainer::step`].
@@ -27,35 +30,30 @@ impl Trainer {
         lr: f64,
         batch: &Batch<'_>,
     ) -> Result<(), TrainError> {
-        self.step_unless(step, lr, batch, &mut || false).await.map(|_| ())
+        let done = self.passes_and_update(step, lr, batch).await;
+        if done.as_ref().is_err_and(TrainError::is_cancelled) {
+            self.clear_gradients()?;
+        }
+        done
     }
 
-    /// As [`Trainer::step_async`], but asks `stop` before every micro-batch. Once it says so, the step is
-    /// abandoned and the trainer is as before it, and `false` comes back.
-    ///
-    /// # Errors
-    /// As [`Trainer::step`].
-    pub async fn step_unless(
+    async fn passes_and_update(
         &mut self,
         step: u64,
         lr: f64,
         batch: &Batch<'_>,
-        stop: &mut dyn FnMut() -> bool,
-    ) -> Result<bool, TrainError> {
+    ) -> Result<(), TrainError> {
         let (shorter, values) = self.of_length(batch)?;
         let ordered = self.by_pass(&values);
         let values = in_order(&values, &ordered);
-        let StepHandles { share, loss_sum, .. } = self.step_handles()?;
-        let (shares, sums) = (share.written(&values, self.config.passes()), loss_sum.is_some());
+        let sums = self.step_handles()?.loss_sum.is_some();
+        let factors = self.factors(shorter, &values)?;
         self.write_scalars(step, lr)?;
         let program = self.pass_program(shorter, sums)?;
         self.shorter = shorter;
         for micro in self.own_passes() {
-            if stop() {
-                self.clear_gradients()?;
-                return Ok(false);
-            }
-            self.write_pass(step, (shorter, &values), &shares, micro)?;
+            self.cancel.check().map_err(DeviceError::from)?;
+            self.write_pass(step, (shorter, &values), &factors, micro)?;
             self.session.run_at(program).await?;
         }
         if sums {
@@ -64,12 +62,12 @@ impl Trainer {
         if self.config.clears() {
             self.session.run(Role::Clear)?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Which of a step's micro-batches this rank takes: ranks take turns, so that all of them add up in their order where each pass is
     /// summed over ranks.
-    fn own_passes(&self) -> impl Iterator<Item = usize> + use<> {
+    pub(super) fn own_passes(&self) -> impl Iterator<Item = usize> + use<> {
         (self.rank..self.config.passes()).step_by(self.config.ranks.max(1))
     }
 
@@ -97,12 +95,6 @@ impl Trainer {
         let Some(handles) = &self.handles.step else { return Ok(()) };
         let scalars = handles.update.scalars;
         self.session.write_values(scalars.lr, &[lr as f32])?;
-        let corrections = self.config.optimizer.corrections(step + 1);
-        if let (Some(tensors), Some(values)) = (scalars.corrections, corrections) {
-            for (tensor, value) in tensors.into_iter().zip(values) {
-                self.session.write_values(tensor, &[value as f32])?;
-            }
-        }
         let update_key = handles.update_key;
         if let Some(sum) = handles.loss_sum {
             self.session.write_values(sum, &[0.0])?;
@@ -115,12 +107,29 @@ impl Trainer {
     }
 
     /// The tensors of a training step.
-    fn step_handles(&self) -> Result<&StepHandles, TrainError> {
+    pub(super) fn step_handles(&self) -> Result<&StepHandles, TrainError> {
         self.handles.step.as_ref().ok_or_else(|| lacking("a training step"))
     }
 
+    /// Factors of the passes over a batch with these numbers.
+    pub(super) fn factors(
+        &self,
+        shorter: Option<usize>,
+        values: &[(usize, Values<'_>)],
+    ) -> Result<Factors, TrainError> {
+        let shares = match shorter {
+            Some(index) => &self.shorter()[index].shares,
+            None => &self.step_handles()?.shares,
+        };
+        Ok(shares.of_batch(values)?)
+    }
+
     /// Index of the program of a pass, which adds to `sums` or is a whole step.
-    fn pass_program(&self, shorter: Option<usize>, sums: bool) -> Result<usize, TrainError> {
+    pub(super) fn pass_program(
+        &self,
+        shorter: Option<usize>,
+        sums: bool,
+    ) -> Result<usize, TrainError> {
         let role = if sums { Role::Micro } else { Role::Train };
         Ok(match shorter {
             Some(index) => self.shorter()[index].program,
@@ -130,7 +139,7 @@ impl Trainer {
 
     /// The numbers of a step's batch, and the pass over shorter sequences that they are for, if any.
     #[expect(clippy::type_complexity, reason = "a pass and what it reads")]
-    fn of_length<'b>(
+    pub(super) fn of_length<'b>(
         &self,
         batch: &Batch<'b>,
     ) -> Result<(Option<usize>, Vec<(usize, Values<'b>)>), TrainError> {
@@ -141,20 +150,24 @@ impl Trainer {
             let inputs = shorter.inputs.iter().map(|(input, _)| input);
             Some((Some(index), batch.checked(inputs, samples).ok()?))
         });
-        found.ok_or(refused)
+        let (shorter, values) = found.ok_or(refused)?;
+        self.check_ids(&values, samples)?;
+        Ok((shorter, values))
     }
 
     /// Writes what the pass over micro-batch `micro` of a step reads.
-    fn write_pass(
+    pub(super) fn write_pass(
         &mut self,
         step: u64,
         (shorter, values): (Option<usize>, &[(usize, Values<'_>)]),
-        shares: &Option<(Tensor, Vec<f32>)>,
+        factors: &Factors,
         micro: usize,
     ) -> Result<(), TrainError> {
         self.write_inputs(shorter, values, micro)?;
-        if let Some((tensor, shares)) = shares {
-            self.session.write_values(*tensor, &shares[micro..=micro])?;
+        let (size, passes) = (self.config.micro_batch, self.config.passes());
+        let turn = Turn { samples: micro * size..(micro + 1) * size, times: 1, passes };
+        for (tensor, values) in factors.written(&turn) {
+            self.session.write_values(tensor, &values)?;
         }
         self.write_key(self.step_handles()?.key, step, micro)
     }
@@ -196,41 +209,16 @@ impl Trainer {
         };
         let (mut read, metrics) = (scalars.to_vec(), metrics.clone());
         read.extend(metrics.iter().map(|&(_, figure)| figure));
+        let loss_scale = self.handles.loss_scale();
+        read.extend(loss_scale.map(|scale| scale.used));
         let scalars = self.session.read_scalars(&read).await?;
         Ok(Outcome {
             loss: scalars[0],
             grad_norm: scalars[1],
             updated: scalars[2] != 0.0,
+            loss_scale: loss_scale.and_then(|_| scalars.last().copied()),
             tokens,
             metrics: named(&metrics, &scalars[3..]),
         })
-    }
-
-    /// Runs a step that wasn't updated again, op by op, and names the first output that isn't finite.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub async fn explain(
-        &mut self,
-        step: u64,
-        batch: &Batch<'_>,
-    ) -> Result<Option<NonFinite>, TrainError> {
-        let (shorter, values) = self.of_length(batch)?;
-        let ordered = self.by_pass(&values);
-        let values = in_order(&values, &ordered);
-        let &StepHandles { share, loss_sum, .. } = self.step_handles()?;
-        let shares = share.written(&values, self.config.passes());
-        if let Some(sum) = loss_sum {
-            // The sum still holds what went wrong.
-            self.session.write_values(sum, &[0.0])?;
-        }
-        let program = self.pass_program(shorter, loss_sum.is_some())?;
-        for micro in self.own_passes() {
-            self.write_pass(step, (shorter, &values), &shares, micro)?;
-            if let Some(found) = self.session.first_non_finite_at(program).await? {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
     }
 }

@@ -33,8 +33,11 @@ const TIME_OUT: Duration = Duration::from_secs(10);
 fn main() {
     #[cfg(unix)]
     launch();
-    let mut ranks = match connect(TIME_OUT) {
-        Ok(Some(ranks)) => ranks,
+    let mut ranks = match connect(TIME_OUT, false) {
+        Ok(Some(connected)) => {
+            connected.note.iter().for_each(|note| println!("{note}"));
+            connected.ranks
+        }
         Ok(None) => {
             println!("alone");
             return;

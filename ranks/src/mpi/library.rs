@@ -215,7 +215,7 @@ fn fits(version: &str, launcher: Option<Launcher>) -> bool {
     let open_mpi = version.contains("Open MPI");
     match launcher {
         Some(Launcher::OpenMpi) => open_mpi,
-        Some(Launcher::Hydra) => !open_mpi,
+        Some(Launcher::Hydra | Launcher::Mvapich | Launcher::Pals) => !open_mpi,
         _ => true,
     }
 }

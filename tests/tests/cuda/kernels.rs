@@ -15,7 +15,7 @@ use tightrope_backend_cuda::matmuls::Makers;
 use tightrope_backend_cuda::source::{self, Kernel};
 use tightrope_backend_cuda::{Cuda, limits};
 use tightrope_backend_wgpu::source as wgsl;
-use tightrope_core::launch::{Launch, Limits, Place};
+use tightrope_core::launch::{Launch, Limits, Place, WebGpuLimits};
 use tightrope_core::ops::{Case, Fill, MatMul, Sample};
 use tightrope_core::{Backend, DType, DeviceError, Rule, Type};
 
@@ -282,10 +282,14 @@ fn both_languages_read_the_same_parameters() {
         // Entries for tensor cores are in files of their own, with the parameters of the family.
         let family = launch.kernel.strip_suffix("_mma").unwrap_or(launch.kernel);
         let twin = Launch { kernel: family, ..launch.clone() };
-        let wgsl = fields(&wgsl::assemble(&twin, &bindings, false).unwrap(), "}", |line| {
-            let (name, ty) = line.trim().split_once(": ")?;
-            Some((name.to_owned(), ty == "f32"))
-        });
+        let wgsl = fields(
+            &wgsl::assemble(&twin, &bindings, WebGpuLimits::default()).unwrap(),
+            "}",
+            |line| {
+                let (name, ty) = line.trim().split_once(": ")?;
+                Some((name.to_owned(), ty == "f32"))
+            },
+        );
         let cuda = fields(&Kernel::of(&launch).unwrap().text, "}", |line| {
             let (ty, name) = line.trim().split_once(' ')?;
             Some((name.to_owned(), ty == "float"))

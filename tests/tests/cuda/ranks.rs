@@ -17,7 +17,7 @@ use tightrope_core::ops::{Collective, Part};
 use tightrope_core::plan::{Options, Plan};
 use tightrope_core::shards::{Segment, Shards};
 use tightrope_core::{
-    Backend, Class, DType, Graph, Link, Ranks, Role, Session, SessionError, Tensor, Type,
+    Backend, Cancel, Class, DType, Graph, Link, Ranks, Role, Session, SessionError, Tensor, Type,
     all_overlap, link,
 };
 use tightrope_nn::{
@@ -413,7 +413,7 @@ fn overwritten(forgets: Option<Queue>) -> usize {
             device.write(x.start, &own).expect("a device");
             // What is written is there before anything else begins.
             block_on(device.read(slice::from_ref(&x))).expect("a device");
-            device.run(0, 0..steps).expect("a device");
+            device.run(0, 0..steps, &Cancel::default()).expect("a device");
             let mut memory = device.begin_load(x.clone()).expect("a device");
             memory.bytes().expect("a device").fill(0xEE);
             device.end_load(memory, x.clone()).expect("a device");

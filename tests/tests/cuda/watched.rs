@@ -46,6 +46,9 @@ pub struct Watched {
     pub forgets: Option<Queue>,
     /// What it does with the exchanges of what it records.
     pub changes: Option<fn(&mut Vec<Task>)>,
+    /// Whether what is replayed is launched again instead, task by task; and what was recorded.
+    pub one_by_one: bool,
+    pub recorded: Vec<(Recorded, Vec<Task>)>,
     /// Whether what it times begins late now and then, and how often it was asked to time anything.
     pub unsteady: bool,
     pub timings: u64,
@@ -64,6 +67,8 @@ impl Watched {
             choices: PathBuf::new(),
             forgets: None,
             changes: None,
+            one_by_one: false,
+            recorded: vec![],
             unsteady: false,
             timings: 0,
             argument_bytes: MOST_ARGUMENT_BYTES,
@@ -79,6 +84,11 @@ impl Watched {
     /// One that keeps what was timed in this file.
     pub fn keeping(choices: PathBuf) -> Self {
         Self { choices, ..Self::new() }
+    }
+
+    /// The same, which launches again what others replay.
+    pub fn one_by_one(self) -> Self {
+        Self { one_by_one: true, ..self }
     }
 
     /// The same, with a queue that is never told what to wait for.
@@ -109,6 +119,9 @@ impl Driver for Watched {
     }
     fn tensor_cores(&self) -> &'static [DType] {
         self.device.tensor_cores()
+    }
+    fn replay_operations(&self) -> u64 {
+        self.device.replay_operations()
     }
     fn wgmma(&self) -> Option<u32> {
         self.device.wgmma()
@@ -196,12 +209,23 @@ impl Driver for Watched {
     }
     fn record(&mut self, tasks: &[&Task]) -> Result<Recorded, DeviceError> {
         self.ask(Asked::Record);
-        let Some(change) = self.changes else { return self.device.record(tasks) };
         let mut tasks: Vec<Task> = tasks.iter().map(|&task| task.clone()).collect();
-        change(&mut tasks);
-        self.device.record(&tasks.iter().collect::<Vec<_>>())
+        if let Some(change) = self.changes {
+            change(&mut tasks);
+        }
+        let recorded = self.device.record(&tasks.iter().collect::<Vec<_>>())?;
+        if self.one_by_one {
+            self.recorded.push((recorded, tasks));
+        }
+        Ok(recorded)
     }
     fn replay(&mut self, recorded: Recorded) -> Result<(), DeviceError> {
+        // A number that was forgotten is given again.
+        let mut kept = self.recorded.iter().rev();
+        if let Some((_, tasks)) = kept.find(|(number, _)| *number == recorded) {
+            let tasks = tasks.clone();
+            return tasks.iter().try_for_each(|task| self.launch(task));
+        }
         self.ask(Asked::Replay(recorded));
         self.device.replay(recorded)
     }

@@ -3,3 +3,4 @@
 mod model;
 mod optim;
 mod parity;
+mod skips;

@@ -17,28 +17,32 @@ const MATRICES: [&[Range<usize>]; 3] = [&[0..5], &[], &[0..8, 8..12]];
 /// Rows of each tensor that a checkpoint holds: the last row of the first matrix is padding.
 #[expect(clippy::single_range_in_vec_init, reason = "the first two parameters are a tensor each")]
 const PARTS: [&[Range<usize>]; 3] = [&[0..4], &[0..11], &[0..8, 8..12]];
-const ADAMW: Optimizer = Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
-const MUON: Optimizer = Optimizer::Muon {
+pub(crate) const ADAMW: Optimizer = Optimizer::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
+pub(crate) const MUON: Optimizer = Optimizer::Muon {
     momentum: 0.95,
     adjust: AdjustLr::Original,
     beta1: 0.9,
     beta2: 0.95,
     eps: 1e-8,
 };
-const LR: f64 = 0.03;
+pub(crate) const LR: f64 = 0.03;
 
 /// Three parameters, the two-dimensional ones decayed, and a program `update`.
-struct Setup {
-    graph: Graph,
+pub(crate) struct Setup {
+    pub(crate) graph: Graph,
     trained: Vec<Trained>,
     loss: Tensor,
-    scale: Option<LossScale>,
-    update: Update,
-    optimizer: Optimizer,
+    pub(crate) scale: Option<LossScale>,
+    pub(crate) update: Update,
 }
 
 impl Setup {
-    fn new(optimizer: Optimizer, options: UpdateOptions, dtype: DType, scaled: bool) -> Self {
+    pub(crate) fn new(
+        optimizer: Optimizer,
+        options: UpdateOptions,
+        dtype: DType,
+        scaled: bool,
+    ) -> Self {
         let mut graph = Graph::new();
         let remainder = match dtype {
             DType::BF16 => Some(DType::I16),
@@ -72,11 +76,11 @@ impl Setup {
         let update =
             append_update(&mut graph, &optimizer, &options, &trained, loss, scale.as_ref())
                 .unwrap();
-        Self { graph, trained, loss, scale, update, optimizer }
+        Self { graph, trained, loss, scale, update }
     }
 
     /// Writes masters of all parameters.
-    fn start(&self, run: &Interpreter<'_>) {
+    pub(crate) fn start(&self, run: &Interpreter<'_>) {
         for (index, trained) in self.trained.iter().enumerate() {
             let masters = masters(index);
             match (self.graph.dtype(trained.weight), trained.remainder) {
@@ -96,24 +100,17 @@ impl Setup {
     }
 
     /// One update with the gradients of `step`, times `factor`.
-    fn step(&self, run: &Interpreter<'_>, step: usize, factor: f64) {
+    pub(crate) fn step(&self, run: &Interpreter<'_>, step: usize, factor: f64) {
         for (index, trained) in self.trained.iter().enumerate() {
             let scaled: Vec<f64> =
                 gradients(index, step).into_iter().map(|g| f64::from(g) * factor).collect();
             run.assign(trained.gradient, &scaled);
         }
-        if let Some(corrections) = self.optimizer.corrections(step as u64 + 1) {
-            for (tensor, value) in
-                self.update.scalars.corrections.unwrap().into_iter().zip(corrections)
-            {
-                run.assign(tensor, &[value]);
-            }
-        }
         run.run_role(Role::Update);
     }
 
     /// The f32 masters of parameter `index`.
-    fn masters(&self, run: &Interpreter<'_>, index: usize) -> Vec<f32> {
+    pub(crate) fn masters(&self, run: &Interpreter<'_>, index: usize) -> Vec<f32> {
         let Trained { weight, remainder, .. } = self.trained[index];
         let single = |tensor| run.values(tensor).into_iter().map(|x| x as f32).collect();
         match (self.graph.dtype(weight), remainder) {
@@ -131,6 +128,7 @@ impl Setup {
         let weights =
             self.trained.iter().flat_map(|trained| [Some(trained.weight), trained.remainder]);
         let state = self.update.state.iter().map(|state| Some(state.tensor));
+        let state = state.chain([self.update.updates]);
         weights.chain(state).flatten().map(|tensor| run.values(tensor)).collect()
     }
 }
@@ -146,7 +144,7 @@ fn numbers(seed: usize, count: usize) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
-fn masters(index: usize) -> Vec<f32> {
+pub(crate) fn masters(index: usize) -> Vec<f32> {
     numbers(index, SHAPES[index].iter().product())
 }
 
@@ -154,7 +152,7 @@ fn gradients(index: usize, step: usize) -> Vec<f32> {
     numbers(100 + 10 * step + index, SHAPES[index].iter().product())
 }
 
-const OPTIONS: UpdateOptions = UpdateOptions {
+pub(crate) const OPTIONS: UpdateOptions = UpdateOptions {
     weight_decay: 0.1,
     clip: Some(1.0),
     zero_gradients: true,
@@ -200,7 +198,7 @@ fn orthogonalized(matrix: &[f64], rows: usize, columns: usize) -> Vec<f64> {
 }
 
 /// Weights after `steps` updates and the gradient norm of each, written out after the papers.
-fn plain_loops(
+pub(crate) fn plain_loops(
     optimizer: Optimizer,
     options: &UpdateOptions,
     steps: usize,
@@ -407,7 +405,7 @@ fn the_loss_scale_cancels_and_adapts() {
     let (a, b) = (Interpreter::new(&plain.graph), Interpreter::new(&scaled.graph));
     plain.start(&a);
     scaled.start(&b);
-    let LossScale { scale, steps } = scaled.scale.unwrap();
+    let LossScale { scale, steps, used } = scaled.scale.unwrap();
     for step in 0..3 {
         plain.step(&a, step, 1.0);
         scaled.step(&b, step, b.scalar(scale));
@@ -421,7 +419,7 @@ fn the_loss_scale_cancels_and_adapts() {
     }
     assert_eq!([b.scalar(scale), b.scalar(steps)], [65_536.0, 3.0]);
     scaled.step(&b, 3, f64::INFINITY);
-    assert_eq!([b.scalar(scale), b.scalar(steps)], [32_768.0, 0.0]);
+    assert_eq!([b.scalar(scale), b.scalar(steps), b.scalar(used)], [32_768.0, 0.0, 65_536.0]);
     b.assign(steps, &[1998.0]);
     scaled.step(&b, 4, 1.0);
     assert_eq!([b.scalar(scale), b.scalar(steps)], [32_768.0, 1999.0]);
@@ -435,7 +433,7 @@ fn one_map_for_decayed_parameters_and_one_for_the_rest() {
     let nodes = &setup.graph.programs[0].nodes;
     assert!(nodes.iter().all(|node| node.phase == Phase::Update));
     let families: Vec<&str> = nodes.iter().map(|node| node.op.family()).collect();
-    let expected = ["Map", "SquareSum", "Reduce", "Map", "Map", "Map"];
+    let expected = ["Map", "SquareSum", "Reduce", "Map", "Map", "Map", "Map"];
     assert_eq!(families, expected);
     let without = UpdateOptions { weight_decay: 0.0, ..OPTIONS };
     let setup = Setup::new(ADAMW, without, DType::BF16, false);

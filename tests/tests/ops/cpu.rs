@@ -4,6 +4,7 @@ use conformance::cases;
 use conformance::conformance::{Mode, run, unsupported};
 use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
+use tightrope_backend_cpu::isa::Isa;
 use tightrope_core::{Backend, DType, Op};
 
 fn check(mut backend: Cpu) {
@@ -28,7 +29,9 @@ fn check(mut backend: Cpu) {
 
 #[test]
 fn fast_paths_match_the_references() {
-    check(Cpu::new(2).expect("two threads"));
+    for isa in Isa::available() {
+        check(Cpu::new(2).expect("two threads").with_isa(isa));
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use conformance::oracle::Oracle;
 use pollster::block_on;
 use tightrope_core::ops::{Case, Embedding, Softmax};
 use tightrope_core::plan::{PlannedAs, Target};
-use tightrope_core::{Backend, DType, DeviceError, DeviceKind, Plan, Reading};
+use tightrope_core::{Backend, Cancel, DType, DeviceError, DeviceKind, Plan, Reading};
 
 /// References over a planned arena give what the interpreter gives, bit for bit.
 #[test]
@@ -69,11 +69,16 @@ impl Backend for Faulty {
     fn write(&mut self, at: u64, data: &[u8]) -> Result<(), DeviceError> {
         self.inner.write(at, data)
     }
-    fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
+    fn run(
+        &mut self,
+        program: usize,
+        steps: Range<usize>,
+        cancel: &Cancel,
+    ) -> Result<(), DeviceError> {
         if self.fault == Fault::Idles {
             return Ok(());
         }
-        self.inner.run(program, steps)?;
+        self.inner.run(program, steps, cancel)?;
         if self.fault == Fault::Strays { self.inner.write(0, &[0x55]) } else { Ok(()) }
     }
     fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {
@@ -135,8 +140,13 @@ fn wrong_numbers_name_the_element() {
         fn write(&mut self, at: u64, data: &[u8]) -> Result<(), DeviceError> {
             self.0.write(at, data)
         }
-        fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
-            self.0.run(program, steps)
+        fn run(
+            &mut self,
+            program: usize,
+            steps: Range<usize>,
+            cancel: &Cancel,
+        ) -> Result<(), DeviceError> {
+            self.0.run(program, steps, cancel)
         }
         fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {
             // Outputs come after the inputs' 128 bytes; the table and its indices read back right.

@@ -20,7 +20,14 @@ fn a_model_of_8_billion_parameters_is_adapted_in_8_gib() {
         let config = TrainerConfig {
             precision: Precision::BF16,
             optimizer_bits: StateBits::B8,
-            lora: Some(Lora { rank: 16, alpha: 32.0, targets, dropout: 0.0, base_bits }),
+            lora: Some(Lora {
+                rank: 16,
+                alpha: 32.0,
+                targets,
+                dropout: 0.0,
+                base_bits,
+                variant: Default::default(),
+            }),
             build: BuildOptions { loss_chunk: 256, ..BuildOptions::default() },
             options: Options { checkpoint: Checkpoint::Block, ..Options::default() },
             ..TrainerConfig::new(model.build(2048).expect("a model"))

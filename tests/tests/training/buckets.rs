@@ -130,7 +130,14 @@ fn passes_of_all_lengths_share_an_arena() {
         let recomputed = Options { checkpoint: Checkpoint::Block, ..Options::default() };
         let targets = vec![ALL_LINEAR.to_owned()];
         let base_bits = FrozenBits::B4;
-        let lora = Lora { rank: 4, alpha: 8.0, targets, dropout: 0.1, base_bits };
+        let lora = Lora {
+            rank: 4,
+            alpha: 8.0,
+            targets,
+            dropout: 0.1,
+            base_bits,
+            variant: Default::default(),
+        };
         [BATCH, 1].into_iter().flat_map(move |micro_batch| {
             let plain = config(Family::Gpt2, micro_batch);
             [

@@ -248,6 +248,7 @@ fn adapters_and_bf16_learn_of_a_teacher_and_leave_it_as_it_was() {
         targets: vec![ALL_LINEAR.to_owned()],
         dropout: 0.0,
         base_bits: FrozenBits::Precision,
+        variant: Default::default(),
     };
     for (precision, lora) in [(Precision::F32, Some(lora)), (Precision::BF16, None)] {
         let config = TrainerConfig { precision, lora, ..case.trainer_config(2) };

@@ -3,6 +3,7 @@
 use conformance::values::uniform;
 use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
+use tightrope_backend_cpu::isa::Level;
 use tightrope_nn::{
     Batch, BuildOptions, Family, Optimizer, Planned, Precision, Trainer, TrainerConfig,
 };
@@ -83,12 +84,9 @@ const LION: [f32; 10] = [
     3.955753, 3.8065658, 3.6487556, 3.5600424, 3.4912748, 3.422918, 3.347709, 3.3032303, 3.24403,
     3.1773946,
 ];
-/// Whether this processor multiplies pairs of bf16, as it does where it has AVX-512 too.
+/// `true` if the processor multiplies pairs of bf16, by the instruction set that is forced or its widest.
 fn multiplies_pairs() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return is_x86_feature_detected!("avx512bf16") && is_x86_feature_detected!("avx512dq");
-    #[cfg(not(target_arch = "x86_64"))]
-    false
+    Cpu::new(1).expect("a thread").isa().level() >= Level::Avx512Bf16
 }
 
 const GPT2_BF16_PAIRS: [f32; 10] = [

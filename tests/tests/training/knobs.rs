@@ -5,6 +5,7 @@ use conformance::late::Late;
 use conformance::values::uniform;
 use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
+use tightrope_backend_cpu::isa::Isa;
 use tightrope_core::plan::{Checkpoint, Options};
 use tightrope_core::{Backend, Class};
 use tightrope_nn::layers::AttentionKind;
@@ -169,6 +170,10 @@ fn recomputation_changes_no_bit() {
 
 #[test]
 fn loss_chunks_of_one_reduction_order_change_no_bit() {
+    if Cpu::new(1).expect("a thread").isa() == Isa::PORTABLE {
+        // The `gemm` crate makes the matmuls and rounds each part of a sum.
+        return;
+    }
     for precision in [Precision::F32, Precision::BF16] {
         let base = config(Family::Gpt2, precision);
         let with = |loss_chunk| {

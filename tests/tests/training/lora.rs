@@ -23,7 +23,14 @@ const ALL_BITS: [FrozenBits; 3] = [FrozenBits::Precision, FrozenBits::B8, Frozen
 
 fn lora(targets: &[&str]) -> Lora {
     let targets = targets.iter().map(|&target| target.to_owned()).collect();
-    Lora { rank: 4, alpha: 8.0, targets, dropout: 0.0, base_bits: FrozenBits::Precision }
+    Lora {
+        rank: 4,
+        alpha: 8.0,
+        targets,
+        dropout: 0.0,
+        base_bits: FrozenBits::Precision,
+        variant: Default::default(),
+    }
 }
 
 fn small(family: &str) -> ModelConfig {

@@ -3,7 +3,9 @@
 mod adafactor;
 mod bert;
 mod buckets;
+mod cancel;
 mod context;
+mod cut;
 mod devices;
 mod distillation;
 mod dpo;
@@ -11,6 +13,7 @@ mod eager;
 mod golden;
 mod inference;
 mod knobs;
+mod looks;
 mod lora;
 mod narrow;
 mod offload;

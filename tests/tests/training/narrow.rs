@@ -233,7 +233,14 @@ fn errors_of_sums_are_made_up_for() {
 fn a_narrow_run_continues_from_what_was_saved_bit_for_bit() {
     let adamw = config(Family::Llama).optimizer;
     let targets = vec![tightrope_nn::lora::ALL_LINEAR.to_owned()];
-    let lora = Lora { rank: 4, alpha: 8.0, targets, dropout: 0.1, base_bits: FrozenBits::B8 };
+    let lora = Lora {
+        rank: 4,
+        alpha: 8.0,
+        targets,
+        dropout: 0.1,
+        base_bits: FrozenBits::B8,
+        variant: Default::default(),
+    };
     for (optimizer, gradients, micro_batch, lora) in [
         (adamw, Gradients::BF16, 8, None),
         (adamw, Gradients::Kahan, 2, None),

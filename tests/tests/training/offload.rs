@@ -98,7 +98,14 @@ fn forms() -> Vec<TrainerConfig> {
         });
     }
     let targets = vec![ALL_LINEAR.to_owned()];
-    let lora = Lora { rank: 4, alpha: 8.0, targets, dropout: 0.1, base_bits: FrozenBits::B4 };
+    let lora = Lora {
+        rank: 4,
+        alpha: 8.0,
+        targets,
+        dropout: 0.1,
+        base_bits: FrozenBits::B4,
+        variant: Default::default(),
+    };
     forms.push(TrainerConfig { lora: Some(lora), ..config("tiny") });
     forms
 }
@@ -328,6 +335,7 @@ fn frozen_weights_wait_on_the_host_without_an_update_there() {
         targets: vec![ALL_LINEAR.to_owned()],
         dropout: 0.1,
         base_bits: FrozenBits::Precision,
+        variant: Default::default(),
     };
     let device = TrainerConfig { lora: Some(lora), ..wide("llama-tiny") };
     let offload = Offload { weights: true, ..Offload::NONE };

@@ -331,7 +331,14 @@ pub(crate) fn adapted(base_bits: FrozenBits, ranks: usize, shard: Shard) -> Trai
     (model.channels, model.hidden, model.vocab) = (256, 640, 601);
     let targets = vec![ALL_LINEAR.to_owned()];
     TrainerConfig {
-        lora: Some(Lora { rank: 4, alpha: 8.0, targets, dropout: 0.1, base_bits }),
+        lora: Some(Lora {
+            rank: 4,
+            alpha: 8.0,
+            targets,
+            dropout: 0.1,
+            base_bits,
+            variant: Default::default(),
+        }),
         model: model.build(24).expect("a model"),
         precision: Precision::BF16,
         shard,

@@ -283,7 +283,14 @@ fn budgets_adapters_and_offloading_change_no_number() {
     assert_eq!(losses(&TrainerConfig { offload, ..whole.clone() }), expected);
 
     let targets = vec![ALL_LINEAR.to_owned()];
-    let lora = Lora { rank: 4, alpha: 8.0, targets, dropout: 0.0, base_bits: FrozenBits::B8 };
+    let lora = Lora {
+        rank: 4,
+        alpha: 8.0,
+        targets,
+        dropout: 0.0,
+        base_bits: FrozenBits::B8,
+        variant: Default::default(),
+    };
     let adapted = trainer(&TrainerConfig { lora: Some(lora), ..whole.clone() });
     // Queries, keys, values, what joins heads, and the two layers of an MLP, in each of four blocks.
     assert_eq!(adapted.saved_weights().len(), 4 * 6 * 2);

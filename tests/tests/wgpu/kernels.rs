@@ -17,7 +17,8 @@ use tightrope_core::ops::{
 };
 use tightrope_core::plan::{self, Target};
 use tightrope_core::{
-    Backend, Class, DType, DeviceError, Graph, Op, Plan, Role, Rule, Session, SessionError, Type,
+    Backend, Cancel, Class, DType, DeviceError, Graph, Op, Plan, Role, Rule, Session, SessionError,
+    Type,
 };
 
 fn open(options: &Options) -> Wgpu {
@@ -463,7 +464,7 @@ fn submissions_are_short() {
     // isn't the submission's.
     let mut longest = f64::INFINITY;
     for _ in 0..11 {
-        backend.run(0, 0..4).unwrap();
+        backend.run(0, 0..4, &Cancel::default()).unwrap();
         block_on(backend.read(std::slice::from_ref(&last))).unwrap();
         let seconds = block_on(backend.submission_seconds()).unwrap();
         assert!(seconds.len() > 4, "8.6 GFLOP in {} submissions", seconds.len());

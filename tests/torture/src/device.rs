@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tightrope::core::plan::{PlannedAs, Target};
-use tightrope::core::{Backend, DType, DeviceError, DeviceKind, Plan, Reading, Rule as _};
+use tightrope::core::{Backend, Cancel, DType, DeviceError, DeviceKind, Plan, Reading, Rule as _};
 
 /// What is to happen, shared with whoever says so and counts.
 #[derive(Default)]
@@ -118,14 +118,19 @@ impl Backend for Disturbed {
         self.device.write(at, data)
     }
 
-    fn run(&mut self, program: usize, steps: Range<usize>) -> Result<(), DeviceError> {
+    fn run(
+        &mut self,
+        program: usize,
+        steps: Range<usize>,
+        cancel: &Cancel,
+    ) -> Result<(), DeviceError> {
         self.call()?;
         let Some((step, at, bytes)) = self.spoils(program, &steps) else {
-            return self.device.run(program, steps);
+            return self.device.run(program, steps, cancel);
         };
-        self.device.run(program, steps.start..step + 1)?;
+        self.device.run(program, steps.start..step + 1, cancel)?;
         self.device.write(at, &bytes)?;
-        self.device.run(program, step + 1..steps.end)
+        self.device.run(program, step + 1..steps.end, cancel)
     }
 
     fn read(&mut self, ranges: &[Range<u64>]) -> Reading<'_> {

@@ -2,7 +2,7 @@
 
 export { DeviceError, Disposed, DoesNotFit, NoSuchRun, NoWebGpu, RunInUse, SettingError, TightropeError } from "./errors";
 export type { Device, DeviceChoice, EngineOptions, Memory, WasmSource } from "./link";
-export { type Choices, Plan, type Tensor, type TensorClass } from "./plan";
+export { type ByClass, type Choices, Plan, type Tensor, type TensorClass } from "./plan";
 export { Planner, type Preset, plan } from "./planner";
 export { type SavedRun, discardRun, savedRuns } from "./runs";
 export type { DataKind, Settings } from "./settings";

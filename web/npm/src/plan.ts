@@ -1,10 +1,10 @@
 // What a training step takes, as the engine predicts it.
 
 import { peakProgram } from "../../page/src/arena/geometry";
-import type { Phase, Planned, Plan as Told, TensorClass } from "../../page/src/engine/types";
+import type { ByClass, Phase, Planned, Plan as Told, TensorClass } from "../../page/src/engine/types";
 import type { Settings } from "./settings";
 
-export type { TensorClass };
+export type { ByClass, TensorClass };
 
 /** One tensor of the step, and where it lies. */
 export interface Tensor {
@@ -71,8 +71,8 @@ export class Plan {
     return this.report.why;
   }
 
-  /** Bytes at the peak by class of tensor. */
-  get byClass(): Record<TensorClass, number> {
+  /** Bytes at the peak by class of tensor, and of gaps. They add up to the peak. */
+  get byClass(): ByClass {
     return this.report.by_class;
   }
 

@@ -27,8 +27,8 @@ const dist = resolve(options.dist ?? fileURLToPath(new URL("../dist", import.met
 
 /** A model of bytes knows nothing at ln 256 = 5.55; this one must have learnt which bytes are frequent. */
 const LOSS_BOUND = 3.3;
-const TRAIN_MS = 240_000;
-const WAIT_MS = 60_000;
+const TRAIN_MS = 600_000;
+const WAIT_MS = 120_000;
 /** A model that takes moments, for what isn't about learning. */
 const QUICK = {
   model: { layers: 2, channels: 32, heads: 2, context: 32 },

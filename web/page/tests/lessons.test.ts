@@ -23,7 +23,7 @@ export const tests: Tests = {
     equal(lessonOf("none"), null);
   },
   what_a_lesson_saves_and_costs_is_said() {
-    const by_class = { weight: 0, frozen: 0, optimizer: 0, gradient: 0, activation: 0, workspace: 0, input: 0 };
+    const by_class = { weight: 0, frozen: 0, optimizer: 0, gradient: 0, activation: 0, workspace: 0, input: 0, gaps: 0 };
     const choices = { micro_batch: 1, accumulation: 1, checkpoint: "none", loss_chunk: 0 };
     const plan = (peak_bytes: number, step_s: number) => ({ peak_bytes, step_s, by_class, choices });
     const said = effect(plan(400 * 2 ** 20, 0.02), plan(100 * 2 ** 20, 0.03)).replaceAll("\u00a0", " ");

@@ -30,8 +30,6 @@ export interface Layer {
 /** A plan, and what a notebook says of it besides the map. */
 export type NotebookPlan = Planned & {
   budget_bytes: number | null;
-  /** Bytes at the peak that no tensor has. */
-  gap_bytes: number;
   layers: Layer[];
 };
 

@@ -1,6 +1,6 @@
 // A run in a notebook: the loss so far, and the bytes that were planned beside those that the device gave.
 
-import { CLASSES } from "../../page/src/engine/types";
+import { ROWS } from "../../page/src/engine/types";
 import { bytes, duration, exact } from "../../page/src/format";
 import { LossChart } from "../../page/src/ui/chart";
 import { make } from "../../page/src/ui/dom";
@@ -68,7 +68,7 @@ function bars({ planned_bytes: planned, measured_bytes: measured, by_class }: Ru
     made.style.width = `${(100 * size) / whole}%`;
     return made;
   };
-  const classes = CLASSES.filter((name) => (by_class[name] ?? 0) > 0).map((name) =>
+  const classes = ROWS.filter((name) => (by_class[name] ?? 0) > 0).map((name) =>
     part(`swatch-${name}`, by_class[name], `${name}: ${bytes(by_class[name])}`),
   );
   const off = measured - planned;

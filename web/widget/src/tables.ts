@@ -1,6 +1,6 @@
 // The plan in tables: bytes by class, and what each layer takes.
 
-import { CLASSES } from "../../page/src/engine/types";
+import { ROWS } from "../../page/src/engine/types";
 import { bytes, duration, exact, percent } from "../../page/src/format";
 import { make } from "../../page/src/ui/dom";
 import type { Layer, NotebookPlan } from "./model";
@@ -21,13 +21,13 @@ function table(heads: readonly string[], rows: readonly (readonly Cell[])[]): HT
   return make("table", { class: "numbers" }, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...body));
 }
 
-/** Bytes at the peak by class. What they don't add up to is gaps. */
-export function classTable({ by_class, gap_bytes, peak_bytes }: NotebookPlan): HTMLTableElement {
+/** Bytes at the peak by class, and of gaps. */
+export function classTable({ by_class, peak_bytes }: NotebookPlan): HTMLTableElement {
   const row = (name: Node, size: number): Cell[] => [name, exact(size), bytes(size), percent(size / peak_bytes)];
-  const rows = CLASSES.filter((name) => (by_class[name] ?? 0) > 0).map((name) =>
+  const rows = ROWS.filter((name) => (by_class[name] ?? 0) > 0).map((name) =>
     row(make("span", {}, make("i", { class: `swatch-${name}` }), name), by_class[name]),
   );
-  rows.push(row(make("span", {}, "gaps and alignment"), gap_bytes), row(make("span", {}, "peak"), peak_bytes));
+  rows.push(row(make("span", {}, "peak"), peak_bytes));
   return table(["Class", "Bytes", "", "Of the peak"], rows);
 }
 

@@ -14,14 +14,16 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use passed::{About, Passed};
 use report::Outcome;
 
 use crate::counts::Counts;
 use crate::packages::{self, PACKAGES, words};
 use crate::shell::{Draw, Shell};
-use crate::{gpu, highs, mesa, mpi, npm, nvidia, python, root, system, torture, web, widget};
+use crate::{
+    gpu, highs, instructions, mesa, mpi, npm, nvidia, python, root, system, torture, web, widget,
+};
 
 /// A part of the checks.
 pub struct Stage {
@@ -59,6 +61,11 @@ impl Stage {
 const SYSTEM: &str = "system packages";
 const BUILD: &str = "build";
 const TESTS: &str = "tests";
+/// Tests that take minutes: each target is a stage of its own.
+const TRAINING: &str = "training";
+const WGPU: &str = "training on WebGPU";
+const COMMAND: &str = "the command from end to end";
+const TIMED: &str = "planning and estimates in time";
 const PAGE: &str = "page and modules";
 const BROWSER: &str = "engine in a browser";
 const END_TO_END: &str = "page in a browser";
@@ -76,6 +83,8 @@ const PYTHON: &str = "package for Python";
 const NOTEBOOKS: &str = "notebooks";
 const NPM: &str = "package for npm";
 const WIDGET: &str = "widget in JupyterLab";
+/// Training by each instruction set that the processor has a wider one than.
+const INSTRUCTIONS: &str = "narrower instructions";
 /// Runs that are killed, starved and damaged.
 const TORTURE: &str = "torture";
 /// By the libraries and launchers of others.
@@ -91,6 +100,50 @@ const OWN: [&str; 5] = ["--package", "xtask", "--profile", "xtask", "--locked"];
 /// What prints the kernels of maps.
 const PRINTED: &str = "core/src/dialect.rs";
 
+/// Sources that the tests of training run.
+const BELOW_TRAINING: &[&str] = &[
+    "Cargo.lock",
+    "Cargo.toml",
+    "backend-cpu",
+    "backend-cuda/src",
+    "backend-wgpu",
+    "core",
+    "data",
+    "nn",
+    "ranks",
+    "shaders",
+    "tests/src",
+    "tests/tests/training",
+];
+const BELOW_WGPU: &[&str] = &[
+    "Cargo.lock",
+    "Cargo.toml",
+    "backend-cpu",
+    "backend-wgpu",
+    "core",
+    "nn",
+    "shaders",
+    "tests/src",
+    "tests/tests/wgpu",
+];
+const BELOW_COMMAND: &[&str] = &[
+    "Cargo.lock",
+    "Cargo.toml",
+    "backend-cpu",
+    "backend-cuda/src",
+    "backend-wgpu",
+    "cli",
+    "core",
+    "data",
+    "engine",
+    "nn",
+    "ranks",
+    "shaders",
+];
+
+/// Test targets by the stages that run nothing else.
+const SLOW: [(&str, &str); 3] = [(TRAINING, "training"), (WGPU, "wgpu"), (COMMAND, "end_to_end")];
+
 /// The stages in the order in which they begin where there's a place. Those that use the same target directory of cargo come
 /// after its build, since cargo does one build at a time.
 const STAGES: &[Stage] = &[
@@ -99,24 +152,28 @@ const STAGES: &[Stage] = &[
     Stage::new(SYSTEM, &[], Check(system::prepare)),
     Stage::new(PAGE, &[SYSTEM], Check(web::build_for_tests)),
     // Unit tests, the conformance cases, and the tests of the command line, which run the binary.
-    Stage::new(
-        TESTS,
-        &[BUILD, SYSTEM],
-        Tests(|shell| run(shell, &["test", "--tests", "--no-fail-fast"], &PACKAGES)),
-    ),
+    Stage::new(TESTS, &[BUILD, SYSTEM], Tests(quick)),
+    Stage::new(TRAINING, &[BUILD, SYSTEM], Tests(|shell| slow(shell, TRAINING)))
+        .known_by(BELOW_TRAINING, 7),
+    Stage::new(WGPU, &[BUILD, SYSTEM], Tests(|shell| slow(shell, WGPU))).known_by(BELOW_WGPU, 7),
+    Stage::new(COMMAND, &[BUILD, SYSTEM], Tests(|shell| slow(shell, COMMAND)))
+        .known_by(BELOW_COMMAND, 7),
     Stage::new(END_TO_END, &[BUILD, PAGE], Tests(web::test_page))
-        .known_by(&["web/page", "web/src"], 2),
+        .known_by(&["web/page", "web/src"], 7),
     Stage::new(TORTURE, &[BUILD, SYSTEM], Tests(torture::test)),
+    Stage::new(INSTRUCTIONS, &[BUILD, TESTS], Check(instructions::test))
+        .known_by(BELOW_TRAINING, 3),
     Stage { measures: true, ..Stage::new(TIMES, &[PAGE], Tests(web::time_page)) },
+    Stage { measures: true, ..Stage::new(TIMED, &[BUILD], Tests(timed)) },
     Stage::new(BROWSER, &[BUILD, PAGE], Tests(web::test_engine))
-        .known_by(&["backend-wgpu", "shaders", "tests/browser", "web/src"], 3),
+        .known_by(&["backend-wgpu", "shaders", "tests/browser", "web/src"], 7),
     Stage::new(EMULATED, &[BUILD, SYSTEM], Tests(emulated))
-        .known_by(&["backend-cuda", PRINTED, "kernels", "tests/tests/cuda"], 3),
+        .known_by(&["backend-cuda/src", PRINTED, "kernels", "tests/tests/cuda"], 7),
     Stage::new(KERNELS, &[BUILD, SYSTEM], Tests(nvidia::test))
-        .known_by(&["backend-cuda", PRINTED, "kernels"], 3),
+        .known_by(&["backend-cuda", PRINTED, "kernels"], 7),
     Stage::new(GPU, &[BUILD, SYSTEM], Tests(gpu::test)).known_by(
-        &["backend-cuda", "bench/gpu", "bench/gpu.sh", PRINTED, "kernels", "tests/gpu"],
-        3,
+        &["backend-cuda/src", "bench/gpu", "bench/gpu.sh", PRINTED, "kernels", "tests/gpu"],
+        7,
     ),
     Stage::new(ORACLE, &[BUILD], Tests(highs::test)),
     Stage::new(MPI, &[BUILD], Tests(mpi::test)).known_by(
@@ -127,10 +184,10 @@ const STAGES: &[Stage] = &[
             "engine/src/ranks.rs",
             "ranks",
         ],
-        3,
+        7,
     ),
-    Stage::new(STRANGER, &[TESTS], Tests(stranger)).known_by(&["nn", "tests/stranger"], 3),
-    Stage::new(COOPERATIVE, &[BUILD], Tests(mesa::test)).known_by(&["backend-wgpu", "shaders"], 3),
+    Stage::new(STRANGER, &[TESTS], Tests(stranger)).known_by(&["nn", "tests/stranger"], 7),
+    Stage::new(COOPERATIVE, &[BUILD], Tests(mesa::test)).known_by(&["backend-wgpu", "shaders"], 7),
     Stage::new("tests of tasks", &[BUILD], Tests(|shell| run(shell, &["test"], &OWN))),
     Stage::new("lints", &[BUILD], Check(lint)),
     Stage::new("documentation", &[BUILD, "lints"], Check(document)),
@@ -140,15 +197,24 @@ const STAGES: &[Stage] = &[
         Tests(|shell| run(shell, &["test", "--doc"], &PACKAGES)),
     ),
     // What is made of the engine for others.
-    Stage::new(NPM, &[BUILD, PAGE], Tests(npm::test)).known_by(&["web/npm", "web/src"], 3),
+    Stage::new(NPM, &[BUILD, PAGE], Tests(npm::test)).known_by(&["web/npm", "web/src"], 7),
     Stage::new(PYTHON, &[BUILD], Tests(python::test)),
     Stage::new(NOTEBOOKS, &[PYTHON], Tests(python::notebooks)),
-    Stage::new(WIDGET, &[PAGE, NOTEBOOKS], Tests(widget::test))
-        .known_by(&["web/src", "web/widget"], 3),
+    Stage {
+        measures: true,
+        ..Stage::new(WIDGET, &[PAGE, NOTEBOOKS], Tests(widget::test))
+            .known_by(&["web/src", "web/widget"], 7)
+    },
 ];
 
 /// What the rehearsal for a GPU takes.
 pub const ON_A_GPU: [&str; 3] = [SYSTEM, BUILD, GPU];
+
+/// Stages of training by narrower instruction sets.
+pub const NARROWER: [&str; 2] = [BUILD, INSTRUCTIONS];
+
+/// Tests that measure time.
+pub const IN_TIME: [&str; 2] = [BUILD, TIMED];
 
 /// What the package for Python takes.
 pub const PACKAGE_FOR_PYTHON: [&str; 2] = [BUILD, PYTHON];
@@ -190,6 +256,18 @@ pub fn run_all(draw: Draw) -> anyhow::Result<bool> {
 /// As [`run_all`].
 pub fn run_only(names: &[&str], draw: Draw) -> anyhow::Result<bool> {
     run_stages(names, &[], draw)
+}
+
+/// Runs the stages that a person names, without those that come before them.
+///
+/// # Errors
+/// A name that no stage has, and as [`run_all`].
+pub fn run_named(names: &[String]) -> anyhow::Result<bool> {
+    let known: Vec<&str> = STAGES.iter().map(|stage| stage.name).collect();
+    for name in names {
+        ensure!(known.contains(&name.as_str()), "there is no stage `{name}`: {}", known.join(", "));
+    }
+    run_only(&names.iter().map(String::as_str).collect::<Vec<_>>(), Draw::Part)
 }
 
 /// Runs those with `names`, and says since which day the others that are `left_out` haven't changed.
@@ -249,13 +327,13 @@ impl Stage {
             None => Ok(Shell::live()),
             Some(log) => Shell::logged(log),
         };
-        let (counts, processor, problem, mut failures) = match shell {
+        let (counts, processor, problem, mut failures, not_run) = match shell {
             Ok(mut shell) => {
                 shell.draw = draw;
                 let (counts, problem) = self.perform(&mut shell);
-                (counts, shell.processor, problem, shell.failures)
+                (counts, shell.processor, problem, shell.failures, shell.not_run)
             }
-            Err(error) => (Counts::FAILED, Duration::ZERO, Some(error.to_string()), vec![]),
+            Err(error) => (Counts::FAILED, Duration::ZERO, Some(error.to_string()), vec![], vec![]),
         };
         let wall = start.elapsed();
         // Lines of two stages don't mix.
@@ -280,7 +358,7 @@ impl Stage {
         if failures.is_empty() {
             failures.extend(problem);
         }
-        Outcome { name: self.name, wall, processor, counts, failures }
+        Outcome { name: self.name, wall, processor, counts, failures, not_run }
     }
 
     /// Does what it does. It fails where it says so, or should report tests and doesn't; then with why, and as at least one
@@ -303,6 +381,32 @@ impl Stage {
 /// Runs cargo with these arguments.
 fn run(shell: &mut Shell, first: &[&str], rest: &[&str]) -> anyhow::Result<()> {
     shell.run(words(first).args(rest))
+}
+
+/// Runs the tests of libraries and programs, and of every target that is no stage of its own.
+fn quick(shell: &mut Shell) -> anyhow::Result<()> {
+    let targets = packages::test_targets(shell)?;
+    let is_slow = |target: &&String| SLOW.iter().any(|(_, slow)| slow == target);
+    let quick = targets.iter().filter(|target| !is_slow(target));
+    let mut command = words(&["test", "--no-fail-fast", "--lib", "--bins"]);
+    command.args(PACKAGES).args(quick.flat_map(|target| ["--test", target]));
+    shell.run(&mut command)
+}
+
+/// Runs the test target of a stage.
+fn slow(shell: &mut Shell, stage: &str) -> anyhow::Result<()> {
+    let target = SLOW.iter().find(|(name, _)| *name == stage).map(|&(_, target)| target);
+    let target = target.with_context(|| format!("`{stage}` is no stage of one target"))?;
+    run(shell, &["test", "--test", target], &PACKAGES)
+}
+
+/// Runs the tests that measure time and are ignored beside others.
+fn timed(shell: &mut Shell) -> anyhow::Result<()> {
+    run(
+        shell,
+        &[&["test", "--lib", "--test", "plans"], &PACKAGES[..]].concat(),
+        &["--", "--ignored", "timed::"],
+    )
 }
 
 /// Runs the tests that `cargo test` leaves out, since each kernel of theirs is compiled first.
@@ -364,8 +468,17 @@ mod tests {
             assert!(names.contains(&stage.as_str()), "{stage} of passed.tsv");
         }
         let apart = [COOPERATIVE, EMULATED, KERNELS, MPI, ORACLE, STRANGER];
-        let tasks: [&[&str]; 7] =
-            [&WEB, &WIDGETS, &WITH_NPM, &PACKAGE_FOR_PYTHON, &COURSE, &ON_A_GPU, &apart];
+        let tasks: [&[&str]; 9] = [
+            &IN_TIME,
+            &WEB,
+            &WIDGETS,
+            &WITH_NPM,
+            &NARROWER,
+            &PACKAGE_FOR_PYTHON,
+            &COURSE,
+            &ON_A_GPU,
+            &apart,
+        ];
         for name in tasks.concat() {
             assert!(names.contains(&name), "{name}");
         }

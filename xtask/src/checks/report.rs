@@ -13,9 +13,11 @@ pub struct Outcome {
     pub counts: Counts,
     /// Tests that failed, or why the stage did.
     pub failures: Vec<String>,
+    /// Tests that this machine can't run, each with the reason.
+    pub not_run: Vec<String>,
 }
 
-/// A line a stage and one for all, which stages were `left_out` and on which day they passed, what failed, and how many tests passed;
+/// A line a stage and one for all, which stages were `left_out` and on which day they passed, tests that the machine can't run, what failed, and how many tests passed;
 /// `wall` is the time that all took together.
 pub fn table(outcomes: &[Outcome], left_out: &[(&str, &str)], wall: Duration) -> String {
     let width = outcomes.iter().map(|outcome| outcome.name.len()).max().unwrap_or(0).max(5);
@@ -46,6 +48,9 @@ pub fn table(outcomes: &[Outcome], left_out: &[(&str, &str)], wall: Duration) ->
             "not run: {name}, whose files are as they passed on {day} (--all runs it)"
         );
     }
+    for not_run in outcomes.iter().flat_map(|outcome| &outcome.not_run) {
+        let _ = writeln!(text, "not run: {not_run}");
+    }
     for outcome in outcomes {
         for failure in &outcome.failures {
             let _ = writeln!(text, "failed in {}: {failure}", outcome.name);
@@ -67,6 +72,7 @@ mod tests {
             processor: Duration::from_secs(2 * seconds),
             counts: Counts { runners: 1, passed, failed, ignored: 1 },
             failures: (0..failed).map(|_| "losses_fall".to_owned()).collect(),
+            not_run: (0..failed).map(|_| "tests by avx512, which it lacks".to_owned()).collect(),
         };
         let text = table(
             &[outcome("tests", 60, 12, 1), outcome("page", 9, 3, 0)],
@@ -81,6 +87,7 @@ mod tests {
              all         61          138      15       1\n\
              2 ignored\n\
              not run: speed, whose files are as they passed on 2026-11-02 (--all runs it)\n\
+             not run: tests by avx512, which it lacks\n\
              failed in tests: losses_fall\n\
              15 passed, 1 failed\n"
         );

@@ -19,7 +19,8 @@ use super::tile::multiply;
 use super::{Dims, Masked, Scores, depth, tile_rows};
 use crate::fast::vmath::parallel::{Disjoint, for_each_task};
 use crate::fast::vmath::reduce::dot;
-use crate::fast::vmath::{Isa, LANES, Storage, exp, prefetch};
+use crate::fast::vmath::{LANES, Storage, exp, prefetch};
+use crate::isa::{Isa, Level};
 
 /// Distance of two rows of scores; off a power of two, so that they do not share cache sets.
 const SCORES_ROW: usize = KEYS + LANES;
@@ -40,13 +41,9 @@ fn worker_scratch(dims: &Dims, depth: usize) -> usize {
     3 * operand + 2 * sums + 3 * queries + 2 * scores + 2 * rows
 }
 
-/// f32 of scratch that [`backward`] of tensors of `T` needs on `threads` threads of this CPU.
-pub fn backward_scratch<T: Storage>(dims: &Dims, threads: usize) -> usize {
-    backward_scratch_on::<T>(Isa::detect(), dims, threads)
-}
-
-pub(super) fn backward_scratch_on<T: Storage>(isa: Isa, dims: &Dims, threads: usize) -> usize {
-    threads.max(1) * worker_scratch(dims, depth::<T>(isa))
+/// f32 of scratch that [`backward`] of tensors of `T` needs on `threads` threads.
+pub fn backward_scratch<T: Storage>(level: Level, dims: &Dims, threads: usize) -> usize {
+    threads.max(1) * worker_scratch(dims, depth::<T>(level))
 }
 
 /// What [`backward`] reads; see there for the shapes.
@@ -66,20 +63,8 @@ pub struct Saved<'a, T> {
 /// # Panics
 /// If the lengths do not agree with `dims`, or `scratch` is shorter than [`backward_scratch`] for one
 /// thread (with room for fewer workers than the pool has threads, fewer run).
+#[expect(clippy::too_many_arguments, reason = "the inputs and outputs of attention")]
 pub fn backward<T: Storage>(
-    dims: &Dims,
-    scoring: Scores,
-    masked: &Masked<'_>,
-    saved: Saved<T>,
-    dout: &[T],
-    dqkv: &mut [T],
-    scratch: &mut [f32],
-) {
-    backward_on(Isa::detect(), dims, scoring, masked, saved, dout, dqkv, scratch);
-}
-
-#[expect(clippy::too_many_arguments, reason = "`backward` and the instruction set")]
-pub(super) fn backward_on<T: Storage>(
     isa: Isa,
     dims: &Dims,
     scoring: Scores,
@@ -100,9 +85,14 @@ pub(super) fn backward_on<T: Storage>(
     }
     let units = dims.batch * dims.kv_heads;
     let dqkv = Disjoint::new(dqkv);
-    for_each_task(units, scratch, worker_scratch(dims, depth::<T>(isa)), |unit, scratch| {
-        task_on(isa, dims, scoring, masked, unit, saved, dout, &dqkv, scratch);
-    });
+    for_each_task(
+        units,
+        scratch,
+        worker_scratch(dims, depth::<T>(isa.level())),
+        |unit, scratch| {
+            task_on(isa, dims, scoring, masked, unit, saved, dout, &dqkv, scratch);
+        },
+    );
 }
 
 operated!(fn task_on<T>(

@@ -5,7 +5,8 @@ use std::ops::Range;
 use super::{Dims, Scores};
 use crate::fast::vmath::parallel::{Disjoint, for_each_task};
 use crate::fast::vmath::reduce::{dot, exponentiate, maximum};
-use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched};
+use crate::fast::vmath::{LANES, Simd, Storage, dispatched};
+use crate::isa::Isa;
 
 /// Keys and values of the tokens so far, both (B, T, KV·D) with T the capacity, [`Dims::positions`].
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +43,9 @@ pub fn decode_scratch(dims: &Dims, threads: usize) -> usize {
 /// # Panics
 /// If the lengths do not agree, the tokens exceed the cache, or `scratch` is shorter than
 /// [`decode_scratch`] for one thread.
+#[expect(clippy::too_many_arguments, reason = "the inputs and outputs of attention")]
 pub fn decode<T: Storage>(
+    isa: Isa,
     dims: &Dims,
     scoring: Scores,
     Place { position, window }: Place,
@@ -67,7 +70,7 @@ pub fn decode<T: Storage>(
         "{tokens} tokens from position {position} on exceed the cache of {}",
         dims.positions
     );
-    let (isa, out) = (Isa::detect(), Disjoint::new(out));
+    let out = Disjoint::new(out);
     let tasks = dims.batch * tokens * dims.heads;
     for_each_task(tasks, scratch, worker_scratch(dims), |task, scratch| {
         let (b, token, head) =

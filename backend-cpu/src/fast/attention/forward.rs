@@ -11,7 +11,8 @@ use super::tile::multiply;
 use super::{Dims, Masked, Scores, depth, tile_rows};
 use crate::fast::vmath::parallel::{Disjoint, for_each_task};
 use crate::fast::vmath::reduce::{exponentiate, maximum};
-use crate::fast::vmath::{Isa, LANES, Storage, exp, ln};
+use crate::fast::vmath::{LANES, Storage, exp, ln};
+use crate::isa::{Isa, Level};
 use crate::threads;
 
 /// Distance of two rows of scores; off a power of two, so that they do not share cache sets.
@@ -27,13 +28,9 @@ fn sizes(dims: &Dims, depth: usize) -> [usize; 4] {
     [keys * lanes, keys * lanes, tiles, 2 * rows]
 }
 
-/// f32 of scratch that [`forward`] of tensors of `T` needs on `threads` threads of this CPU.
-pub fn forward_scratch<T: Storage>(dims: &Dims, threads: usize) -> usize {
-    forward_scratch_on::<T>(Isa::detect(), dims, threads)
-}
-
-pub(super) fn forward_scratch_on<T: Storage>(isa: Isa, dims: &Dims, threads: usize) -> usize {
-    threads.max(1) * sizes(dims, depth::<T>(isa)).iter().sum::<usize>()
+/// f32 of scratch that [`forward`] of tensors of `T` needs on `threads` threads.
+pub fn forward_scratch<T: Storage>(level: Level, dims: &Dims, threads: usize) -> usize {
+    threads.max(1) * sizes(dims, depth::<T>(level)).iter().sum::<usize>()
 }
 
 /// out (B, T, H·D) and lse (B, H, T), the natural logarithm of the sum of exp(score) over the
@@ -42,20 +39,8 @@ pub(super) fn forward_scratch_on<T: Storage>(isa: Isa, dims: &Dims, threads: usi
 /// # Panics
 /// If the lengths do not agree with `dims`, or `scratch` is shorter than [`forward_scratch`] for one
 /// thread (with room for fewer workers than the pool has threads, fewer run).
+#[expect(clippy::too_many_arguments, reason = "the inputs and outputs of attention")]
 pub fn forward<T: Storage>(
-    dims: &Dims,
-    scoring: Scores,
-    masked: &Masked<'_>,
-    qkv: &[T],
-    out: &mut [T],
-    lse: &mut [f32],
-    scratch: &mut [f32],
-) {
-    forward_on(Isa::detect(), dims, scoring, masked, qkv, out, lse, scratch);
-}
-
-#[expect(clippy::too_many_arguments, reason = "`forward` and the instruction set")]
-pub(super) fn forward_on<T: Storage>(
     isa: Isa,
     dims: &Dims,
     scoring: Scores,
@@ -77,7 +62,7 @@ pub(super) fn forward_on<T: Storage>(
     let wanted = 2 * threads::current();
     let pieces = wanted.div_ceil(units).min(tiles);
     let (out, lse) = (Disjoint::new(out), Disjoint::new(lse));
-    let per_worker = sizes(dims, depth::<T>(isa)).iter().sum();
+    let per_worker = sizes(dims, depth::<T>(isa.level())).iter().sum();
     for_each_task(units * pieces, scratch, per_worker, |task, scratch| {
         let piece = (task % pieces, pieces);
         task_on(isa, dims, scoring, masked, (task / pieces, piece), qkv, &out, &lse, scratch);

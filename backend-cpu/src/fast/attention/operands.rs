@@ -323,7 +323,7 @@ mod pairs {
 macro_rules! operated {
     (fn $name:ident<$T:ident>($($arg:ident: $type:ty),* $(,)?) = $body:ident) => {
         #[expect(clippy::too_many_arguments, reason = "kernels take the dimensions one by one")]
-        fn $name<$T: $crate::fast::vmath::Storage>(isa: $crate::fast::vmath::Isa, $($arg: $type),*) {
+        fn $name<$T: $crate::fast::vmath::Storage>(isa: $crate::isa::Isa, $($arg: $type),*) {
             #[expect(clippy::too_many_arguments, reason = "as above")]
             #[inline(always)]
             fn floats<S: $crate::fast::vmath::Simd, $T: $crate::fast::vmath::Storage>($($arg: $type),*) {
@@ -337,8 +337,8 @@ macro_rules! operated {
                 $body::<$crate::fast::attention::operands::Pairs, $T>($($arg),*)
             }
             #[cfg(target_arch = "x86_64")]
-            if $crate::fast::attention::depth::<$T>(isa) == 2 {
-                // SAFETY: `Isa::detect` found every feature enabled above.
+            if $crate::fast::attention::depth::<$T>(isa.level()) == 2 {
+                // SAFETY: an `Isa` that multiplies pairs is proof of every feature enabled above.
                 return unsafe { pairs($($arg),*) };
             }
             floats_on(isa, $($arg),*)

@@ -59,7 +59,8 @@ pub(super) fn transpose_panel<S: Simd>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fast::vmath::{Isa, dispatched};
+    use crate::fast::vmath::dispatched;
+    use crate::isa::Isa;
 
     #[inline(always)]
     fn transpose_body<S: Simd>(rows: &mut [f32], count: usize, width: usize, panel: &mut [f32]) {

@@ -1,7 +1,6 @@
-use super::backward::{backward_on, backward_scratch_on};
-use super::forward::{forward_on, forward_scratch_on};
 use super::*;
-use crate::fast::vmath::{Isa, Storage};
+use crate::fast::vmath::Storage;
+use crate::isa::Isa;
 use half::{bf16, f16};
 use tightrope_core::ops::{Dropout, Mask};
 
@@ -110,12 +109,12 @@ fn run<T: Storage>(
     // What was in the buffers before must not show.
     let garbage = T::from_f32(f32::NAN);
     let (mut out, mut lse) = (vec![garbage; d.out_len()], vec![f32::NAN; d.lse_len()]);
-    let mut scratch = vec![f32::NAN; forward_scratch_on::<T>(isa, d, threads)];
-    forward_on(isa, d, scoring, masked, qkv, &mut out, &mut lse, &mut scratch);
+    let mut scratch = vec![f32::NAN; forward_scratch::<T>(isa.level(), d, threads)];
+    forward(isa, d, scoring, masked, qkv, &mut out, &mut lse, &mut scratch);
     let mut dqkv = vec![garbage; d.qkv_len()];
-    let mut scratch = vec![f32::NAN; backward_scratch_on::<T>(isa, d, threads)];
+    let mut scratch = vec![f32::NAN; backward_scratch::<T>(isa.level(), d, threads)];
     let saved = Saved { qkv, out: &out, lse: &lse };
-    backward_on(isa, d, scoring, masked, saved, dout, &mut dqkv, &mut scratch);
+    backward(isa, d, scoring, masked, saved, dout, &mut dqkv, &mut scratch);
     Run { out, lse, dqkv }
 }
 
@@ -279,55 +278,68 @@ fn threads_change_no_bit_of<T: Storage>() {
 
 #[test]
 fn decode_continues_forward() {
-    for (b, t, h, kv, head) in [(1, 1, 1, 1, 8), (2, 50, 6, 2, 20), (1, 33, 4, 4, 64)] {
-        let d = dims(b, t, h, kv, head);
-        let qkv = random::<f32>(d.qkv_len(), 1.0, 9);
-        let scale = 0.25;
-        let mut forward_out = vec![0.0; d.out_len()];
-        let mut scratch = vec![f32::NAN; forward_scratch::<f32>(&d, 2)];
-        let mut lse = vec![0.0; d.lse_len()];
-        forward(
-            &d,
-            Scores::scaled(scale),
-            &Masked::CAUSAL,
-            &qkv,
-            &mut forward_out,
-            &mut lse,
-            &mut scratch,
-        );
+    for isa in Isa::available() {
+        for (b, t, h, kv, head) in [(1, 1, 1, 1, 8), (2, 50, 6, 2, 20), (1, 33, 4, 4, 64)] {
+            let d = dims(b, t, h, kv, head);
+            let qkv = random::<f32>(d.qkv_len(), 1.0, 9);
+            let scale = 0.25;
+            let mut forward_out = vec![0.0; d.out_len()];
+            let mut scratch = vec![f32::NAN; forward_scratch::<f32>(isa.level(), &d, 2)];
+            let mut lse = vec![0.0; d.lse_len()];
+            forward(
+                isa,
+                &d,
+                Scores::scaled(scale),
+                &Masked::CAUSAL,
+                &qkv,
+                &mut forward_out,
+                &mut lse,
+                &mut scratch,
+            );
 
-        // The cache is longer than what is in it, and its tail must not be read.
-        let capacity = Dims { positions: t + 5, ..d };
-        let row = kv * head;
-        let mut keys = vec![f32::NAN; b * capacity.positions * row];
-        let mut values = keys.clone();
-        for i in 0..b {
-            for j in 0..t {
-                let from = &qkv[(i * t + j) * d.packed() + h * head..];
-                let to = (i * capacity.positions + j) * row;
-                keys[to..to + row].copy_from_slice(&from[..row]);
-                values[to..to + row].copy_from_slice(&from[row..2 * row]);
+            // The cache is longer than what is in it, and its tail must not be read.
+            let capacity = Dims { positions: t + 5, ..d };
+            let row = kv * head;
+            let mut keys = vec![f32::NAN; b * capacity.positions * row];
+            let mut values = keys.clone();
+            for i in 0..b {
+                for j in 0..t {
+                    let from = &qkv[(i * t + j) * d.packed() + h * head..];
+                    let to = (i * capacity.positions + j) * row;
+                    keys[to..to + row].copy_from_slice(&from[..row]);
+                    values[to..to + row].copy_from_slice(&from[row..2 * row]);
+                }
             }
-        }
-        for new in [1, t.min(3)] {
-            let position = t - new;
-            let query = |i: usize, s: usize| (i * t + position + s) * d.packed();
-            let rows = (0..b).flat_map(|i| (0..new).map(move |s| (i, s)));
-            let q: Vec<f32> = rows
-                .clone()
-                .flat_map(|(i, s)| qkv[query(i, s)..][..d.channels()].to_vec())
-                .collect();
-            let want: Vec<f32> = rows
-                .flat_map(|(i, s)| {
-                    forward_out[(i * t + position + s) * d.channels()..][..d.channels()].to_vec()
-                })
-                .collect();
-            let mut out = vec![f32::NAN; q.len()];
-            let mut scratch = vec![f32::NAN; decode_scratch(&capacity, 2)];
-            let cache = Cache { keys: &keys, values: &values };
-            let place = Place { position, window: None };
-            decode(&capacity, Scores::scaled(scale), place, &q, cache, &mut out, &mut scratch);
-            assert_close("out", &wide(&out), &wide(&want), 1e-5);
+            for new in [1, t.min(3)] {
+                let position = t - new;
+                let query = |i: usize, s: usize| (i * t + position + s) * d.packed();
+                let rows = (0..b).flat_map(|i| (0..new).map(move |s| (i, s)));
+                let q: Vec<f32> = rows
+                    .clone()
+                    .flat_map(|(i, s)| qkv[query(i, s)..][..d.channels()].to_vec())
+                    .collect();
+                let want: Vec<f32> = rows
+                    .flat_map(|(i, s)| {
+                        forward_out[(i * t + position + s) * d.channels()..][..d.channels()]
+                            .to_vec()
+                    })
+                    .collect();
+                let mut out = vec![f32::NAN; q.len()];
+                let mut scratch = vec![f32::NAN; decode_scratch(&capacity, 2)];
+                let cache = Cache { keys: &keys, values: &values };
+                let place = Place { position, window: None };
+                decode(
+                    isa,
+                    &capacity,
+                    Scores::scaled(scale),
+                    place,
+                    &q,
+                    cache,
+                    &mut out,
+                    &mut scratch,
+                );
+                assert_close("out", &wide(&out), &wide(&want), 1e-5);
+            }
         }
     }
 }

@@ -124,7 +124,8 @@ unsafe fn block<O: Operands, const M: usize, const N: usize>(
 mod tests {
     use super::super::operands::Floats;
     use super::*;
-    use crate::fast::vmath::{Isa, dispatched};
+    use crate::fast::vmath::dispatched;
+    use crate::isa::Isa;
 
     #[inline(always)]
     fn multiply_body<S: Simd>(

@@ -11,47 +11,13 @@
 //! The instructions are written as assembly because their intrinsics aren't stable.
 
 use std::arch::asm;
-use std::arch::x86_64::__cpuid_count;
-use std::sync::OnceLock;
 
 use super::ahead::{Ahead, parts};
-use super::pack::SIDE_BY_SIDE;
+use super::sizes::{AMX_ROWS as ROWS, SIDE_BY_SIDE as LANES};
 use super::tile::Tile;
-
-/// Rows of a register.
-pub(super) const ROWS: usize = 16;
-
-/// Lanes of a register.
-pub(super) const LANES: usize = SIDE_BY_SIDE;
 
 /// Bytes of a register's row.
 const LINE: usize = 4 * LANES;
-
-/// Whether the processor has tiles of bf16 and the system lets this process use them.
-pub(crate) fn usable() -> bool {
-    static USABLE: OnceLock<bool> = OnceLock::new();
-    *USABLE.get_or_init(|| in_processor() && permitted())
-}
-
-/// Bits 22 (AMX-BF16) and 24 (AMX-TILE) of leaf 7's EDX.
-fn in_processor() -> bool {
-    let (bf16, tile) = (1 << 22, 1 << 24);
-    is_x86_feature_detected!("avx512f") && __cpuid_count(7, 0).edx & (bf16 | tile) == bf16 | tile
-}
-
-/// Asks for the state of tiles, which Linux gives to those that ask: 8 KiB for each thread.
-#[cfg(target_os = "linux")]
-fn permitted() -> bool {
-    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
-    const XFEATURE_XTILEDATA: libc::c_long = 18;
-    // SAFETY: the call changes what threads may use, and nothing else.
-    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn permitted() -> bool {
-    false
-}
 
 /// What `ldtilecfg` reads (SDM, volume 1, table 18-1): palette 1, and the shape of each register.
 #[repr(C, align(64))]
@@ -78,7 +44,7 @@ static SHAPES: Shapes = {
 ///
 /// # Safety
 ///
-/// [`usable`] was true.
+/// [`crate::isa::amx::usable`] was true.
 pub(super) unsafe fn enter() {
     // SAFETY: the processor has the instruction, and the system permits it.
     unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const SHAPES, options(nostack, readonly)) };
@@ -101,7 +67,7 @@ pub(crate) const WORK: usize = 4 * 2 * ROWS * ROWS * 2 * LANES;
 ///
 /// # Safety
 ///
-/// [`usable`] was true.
+/// [`crate::isa::amx::usable`] was true.
 pub(crate) unsafe fn work(rounds: usize) {
     // SAFETY: the processor has the instructions, and the system permits them; registers alone change.
     unsafe {

@@ -15,190 +15,21 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
+use super::ahead;
 use super::ahead::Ahead;
-use super::finish::{Sums, finish_avx2, finish_avx512};
-use super::pack::Panels;
+use super::sizes::ROWS;
 use super::tile::Tile;
-use super::{Gemm, ahead, amx};
-
-/// Rows of a tile of vector registers.
-const ROWS: usize = 8;
 
 /// Bytes of a lane.
 const LANE: isize = 4;
-
-/// A kernel and what the blocking needs to know of it.
-#[derive(Debug)]
-pub(super) struct Kernel {
-    /// For people.
-    pub(super) name: &'static str,
-    /// Rows of a full tile, and width of the lhs panels.
-    pub(super) rows: usize,
-    /// Rows of a tile are padded to a multiple of this.
-    pub(super) row_unit: usize,
-    /// f32 per vector; columns of a tile are padded to a multiple of it.
-    pub(super) vector: usize,
-    /// Vectors in a full tile's row.
-    pub(super) vectors: usize,
-    /// Elements of depth per lane: 1 (f32) or 2 (bf16).
-    pub(super) per_lane: usize,
-    /// Lanes are padded to a multiple of this.
-    pub(super) lane_unit: usize,
-    /// Most lanes in a slice of depth, so that panels fit the nearest cache.
-    pub(super) slice: usize,
-    /// How lhs is packed.
-    pub(super) lhs: Panels,
-    /// Whether a full tile may read its rows of lhs in the matrix.
-    pub(super) reads_lhs: bool,
-    /// Whether the rows of a tile's sums may lie apart, as those of an output do.
-    pub(super) any_stride: bool,
-    supported: fn() -> bool,
-    /// Readies a thread for tiles, and ends that.
-    enter: unsafe fn(),
-    leave: unsafe fn(),
-    run: unsafe fn(&Tile, &mut Ahead),
-    finish: unsafe fn(&Gemm, Sums),
-}
-
-/// Every kernel, the fastest first.
-pub(super) static ALL: [&Kernel; 4] = [&AMX_BF16, &AVX512_BF16, &AVX512_F32, &AVX2_F32];
-
-static AMX_BF16: Kernel = Kernel {
-    name: "amx-bf16",
-    rows: 2 * amx::ROWS,
-    row_unit: amx::ROWS,
-    vector: 16,
-    vectors: 2,
-    per_lane: 2,
-    lane_unit: amx::LANES,
-    slice: 384,
-    lhs: Panels::Rows,
-    reads_lhs: false,
-    any_stride: false,
-    supported: || AVX512_F32.supported() && amx::usable(),
-    enter: amx::enter,
-    leave: amx::leave,
-    run: amx::run,
-    finish: finish_avx512,
-};
-
-static AVX512_BF16: Kernel = Kernel {
-    name: "avx512-bf16",
-    per_lane: 2,
-    supported: || AVX2_F32.supported() && is_x86_feature_detected!("avx512bf16"),
-    reads_lhs: true,
-    run: avx512_bf16,
-    ..AVX512_F32
-};
-
-static AVX512_F32: Kernel = Kernel {
-    name: "avx512-f32",
-    vector: 16,
-    supported: || AVX2_F32.supported() && is_x86_feature_detected!("avx512f"),
-    run: avx512_f32,
-    finish: finish_avx512,
-    ..AVX2_F32
-};
-
-static AVX2_F32: Kernel = Kernel {
-    name: "avx2-f32",
-    rows: ROWS,
-    row_unit: ROWS,
-    vector: 8,
-    vectors: 3,
-    per_lane: 1,
-    lane_unit: 1,
-    // An lhs panel of 12 KiB, an rhs panel of at most 72 KiB.
-    slice: 384,
-    lhs: Panels::Lanes,
-    // Rows in f32 take twice the room in L2, and a panel's lie closer there.
-    reads_lhs: false,
-    any_stride: true,
-    supported: || {
-        is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("f16c")
-    },
-    enter: || {},
-    leave: || {},
-    run: avx2_f32,
-    finish: finish_avx2,
-};
-
-impl Kernel {
-    /// Whether this CPU has the instructions, and those that `pack` and `finish` use.
-    pub(super) fn supported(&self) -> bool {
-        (self.supported)()
-    }
-
-    /// Whether the lanes are pairs of bf16.
-    pub(super) fn is_bf16(&self) -> bool {
-        self.per_lane == 2
-    }
-
-    /// Whether its vectors are those of AVX-512.
-    pub(super) fn is_wide(&self) -> bool {
-        self.vector == 16
-    }
-
-    /// Columns of a full tile.
-    pub(super) fn columns(&self) -> usize {
-        self.vectors * self.vector
-    }
-
-    /// Lanes that so many elements of depth are padded to.
-    pub(super) fn lanes(&self, depth: usize) -> usize {
-        depth.div_ceil(self.per_lane).next_multiple_of(self.lane_unit)
-    }
-
-    /// Rows that so many are padded to.
-    pub(super) fn padded_rows(&self, rows: usize) -> usize {
-        rows.next_multiple_of(self.row_unit)
-    }
-
-    /// Calls `work` between what readies this thread for tiles and what ends that.
-    ///
-    /// # Safety
-    ///
-    /// The CPU must support the kernel.
-    pub(super) unsafe fn within(&self, work: impl FnOnce()) {
-        // SAFETY: the caller's promise.
-        unsafe { (self.enter)() };
-        work();
-        // SAFETY: as above.
-        unsafe { (self.leave)() };
-    }
-
-    /// Computes `tile`, and asks for the memory of what comes next.
-    ///
-    /// # Safety
-    ///
-    /// The CPU must support the kernel, this must be [`within`](Self::within) it, and the tile's pointers must reach what their docs say.
-    #[inline]
-    pub(super) unsafe fn run(&self, tile: &Tile, ahead: &mut Ahead) {
-        // SAFETY: the caller's promise.
-        unsafe { (self.run)(tile, ahead) }
-    }
-
-    /// Writes the sums of a tile to the output.
-    ///
-    /// # Safety
-    ///
-    /// As [`finish`](super::finish::finish); the CPU must support the kernel.
-    #[inline]
-    pub(super) unsafe fn finish(&self, matmul: &Gemm, sums: Sums) {
-        // SAFETY: the caller's promise.
-        unsafe { (self.finish)(matmul, sums) }
-    }
-}
 
 /// Fewer rows cost less time; 1, 4 and 8 are compiled.
 ///
 /// # Safety
 ///
-/// As [`Kernel::run`].
+/// As [`super::kernel::Kernel::run`].
 #[target_feature(enable = "avx512f")]
-unsafe fn avx512_f32(tile: &Tile, ahead: &mut Ahead) {
+pub(super) unsafe fn avx512_f32(tile: &Tile, ahead: &mut Ahead) {
     // SAFETY: the caller's promise.
     unsafe {
         match (tile.rows, tile.vectors) {
@@ -217,9 +48,9 @@ unsafe fn avx512_f32(tile: &Tile, ahead: &mut Ahead) {
 
 /// # Safety
 ///
-/// As [`Kernel::run`].
+/// As [`super::kernel::Kernel::run`].
 #[target_feature(enable = "avx512f,avx512bf16")]
-unsafe fn avx512_bf16(tile: &Tile, ahead: &mut Ahead) {
+pub(super) unsafe fn avx512_bf16(tile: &Tile, ahead: &mut Ahead) {
     // SAFETY: the caller's promise.
     unsafe {
         match (tile.rows, tile.vectors) {
@@ -243,9 +74,9 @@ unsafe fn avx512_bf16(tile: &Tile, ahead: &mut Ahead) {
 ///
 /// # Safety
 ///
-/// As [`Kernel::run`].
+/// As [`super::kernel::Kernel::run`].
 #[target_feature(enable = "avx2,fma")]
-unsafe fn avx2_f32(tile: &Tile, ahead: &mut Ahead) {
+pub(super) unsafe fn avx2_f32(tile: &Tile, ahead: &mut Ahead) {
     for first in (0..tile.rows).step_by(4) {
         // SAFETY: the caller's promise; `first` is 0 or 4, inside the panel's and the tile's 8 rows.
         unsafe {
@@ -260,7 +91,7 @@ unsafe fn avx2_f32(tile: &Tile, ahead: &mut Ahead) {
 
 /// # Safety
 ///
-/// As [`Kernel::run`].
+/// As [`super::kernel::Kernel::run`].
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512_f32_tile<const R: usize, const V: usize>(tile: &Tile, ahead: &mut Ahead) {
     // SAFETY: panels have `lanes × 8` and `lanes × 16V` elements, sums 8 rows of 16V.
@@ -291,7 +122,7 @@ unsafe fn avx512_f32_tile<const R: usize, const V: usize>(tile: &Tile, ahead: &m
 
 /// # Safety
 ///
-/// As [`Kernel::run`].
+/// As [`super::kernel::Kernel::run`].
 #[target_feature(enable = "avx512f,avx512bf16")]
 unsafe fn avx512_bf16_tile<const R: usize, const V: usize, const IN_PLACE: bool>(
     tile: &Tile,
@@ -333,7 +164,7 @@ unsafe fn avx512_bf16_tile<const R: usize, const V: usize, const IN_PLACE: bool>
 
 /// # Safety
 ///
-/// As [`Kernel::run`].
+/// As [`super::kernel::Kernel::run`].
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512_load<const R: usize, const V: usize>(tile: &Tile) -> [[__m512; V]; R] {
@@ -351,7 +182,7 @@ unsafe fn avx512_load<const R: usize, const V: usize>(tile: &Tile) -> [[__m512; 
 
 /// # Safety
 ///
-/// As [`Kernel::run`].
+/// As [`super::kernel::Kernel::run`].
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512_store<const R: usize, const V: usize>(tile: &Tile, sums: &[[__m512; V]; R]) {
@@ -451,7 +282,7 @@ unsafe fn avx2_f32_lanes<const V: usize>(
 ///
 /// # Safety
 ///
-/// As [`Kernel::run`]; `first` is 0 or 4.
+/// As [`super::kernel::Kernel::run`]; `first` is 0 or 4.
 #[target_feature(enable = "avx2,fma")]
 unsafe fn avx2_f32_tile<const V: usize>(tile: &Tile, first: usize, ahead: &mut Ahead) {
     // SAFETY: panels have `lanes × 8` and `lanes × 8V` elements, sums 8 rows of 8V.

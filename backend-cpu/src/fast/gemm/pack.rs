@@ -10,14 +10,13 @@ mod wide;
 use std::arch::x86_64::*;
 
 use super::ahead::{LINE, Lines};
+use super::kernel::Panels;
+use super::sizes::SIDE_BY_SIDE;
 use super::{Element, Mat};
 use lanes::{Bf16, F16, F32, Lanes, Pairs};
 
 /// Vectors that are packed together: the AVX2 width, which divides every panel width.
 const GROUP: usize = 8;
-
-/// Neighbouring lanes of a vector that lie side by side in [`Panels::Rows`].
-pub(super) const SIDE_BY_SIDE: usize = 16;
 
 /// Lanes packed before moving to the next group of vectors, where neighbouring vectors share cache lines.
 const STRIP: usize = 16;
@@ -85,15 +84,6 @@ pub(super) struct Block {
     pub(super) unit: usize,
     /// Whether the CPU has AVX-512.
     pub(super) wide: bool,
-}
-
-/// How the lanes of a panel lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Panels {
-    /// `(lanes, width)`: neighbouring vectors side by side.
-    Lanes,
-    /// `(lanes / 16, width, 16)`: 16 neighbouring lanes of a vector side by side, as AMX reads lhs.
-    Rows,
 }
 
 /// Packs a block of `side`; `per_lane` is 2 to pair up bf16 as they are, 1 to widen to f32.

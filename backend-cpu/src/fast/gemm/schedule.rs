@@ -15,7 +15,8 @@ pub(super) fn useful(threads: usize, m: usize, n: usize, k: usize) -> usize {
     threads.min(m.saturating_mul(n).saturating_mul(k) / GRAIN).max(1)
 }
 
-/// Calls `work(worker, next)` once per worker, where `next()` hands out the tasks `0..tasks`, each once.
+/// Calls `work(worker, next)` once per worker, where `next()` hands out the tasks `0..tasks`, each once; none any more once somebody
+/// asked to stop.
 ///
 /// Each worker begins with neighbouring tasks of its own, which read the same of an operand, and then takes from those that the
 /// others have left: a thread that the system slows down does fewer.
@@ -27,7 +28,11 @@ pub(super) fn share(
     let workers = workers.max(1);
     let start = |worker: usize| worker * tasks / workers;
     let counters: Vec<AtomicUsize> = (0..workers).map(|own| AtomicUsize::new(start(own))).collect();
+    let cancel = threads::cancel();
     let next = |worker: usize| {
+        if cancel.is_requested() {
+            return None;
+        }
         let owners = (worker..workers).chain(0..worker);
         owners.into_iter().find_map(|owner| {
             let task = counters[owner].fetch_add(1, Ordering::Relaxed);

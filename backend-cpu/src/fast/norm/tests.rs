@@ -61,6 +61,7 @@ struct Run<X> {
 }
 
 fn run<X: Storage, W: Storage>(
+    isa: Isa,
     x: &[X],
     weight: &[W],
     bias: &[W],
@@ -78,16 +79,16 @@ fn run<X: Storage, W: Storage>(
     let to_bias = center.then_some(&mut dbias[..]);
     let grads = Some(ParameterGrads { weight: &mut dweight, bias: to_bias, accumulate });
     if center {
-        layer_norm(x, weight, Some(bias), EPS, &mut y, &mut mean, &mut rstd);
-        layer_norm_backward(x, weight, &mean, &rstd, Some(dy), &mut dx, grads, &mut scratch);
+        layer_norm(isa, x, weight, Some(bias), EPS, &mut y, &mut mean, &mut rstd);
+        layer_norm_backward(isa, x, weight, &mean, &rstd, Some(dy), &mut dx, grads, &mut scratch);
     } else {
-        rms_norm(x, weight, EPS, &mut y, &mut rstd);
-        rms_norm_backward(x, weight, &rstd, Some(dy), &mut dx, grads, &mut scratch);
+        rms_norm(isa, x, weight, EPS, &mut y, &mut rstd);
+        rms_norm_backward(isa, x, weight, &rstd, Some(dy), &mut dx, grads, &mut scratch);
     }
     Run { y, dx, dweight, dbias }
 }
 
-fn check<X: Storage, W: Storage>(rows: usize, c: usize, tolerance: f64) {
+fn check<X: Storage, W: Storage>(isa: Isa, rows: usize, c: usize, tolerance: f64) {
     for center in [true, false] {
         let (x, dy) = (random::<X>(rows * c, 0.3, 1), random::<X>(rows * c, 0.0, 2));
         let weight = random::<W>(c, 1.0, 3);
@@ -95,7 +96,7 @@ fn check<X: Storage, W: Storage>(rows: usize, c: usize, tolerance: f64) {
         let (mut x64, mut w64, mut b64) = (wide(&x), wide(&weight), wide(&bias));
         let dy64 = wide(&dy);
         let y = reference(&x64, &w64, &b64, center);
-        let run = run(&x, &weight, &bias, &dy, center, true);
+        let run = run(isa, &x, &weight, &bias, &dy, center, true);
         let what = |name: &str| format!("{name} of ({rows}, {c}), center {center}");
         assert_close(&what("y"), &wide(&run.y), &y, tolerance);
         let fixed = (x64.clone(), w64.clone(), b64.clone());
@@ -114,67 +115,77 @@ fn check<X: Storage, W: Storage>(rows: usize, c: usize, tolerance: f64) {
 
 #[test]
 fn agrees_with_plain_loops_and_differences() {
-    for (rows, c) in [(1, 1), (1, 17), (3, 16), (5, 31), (2, 64), (40, 3)] {
-        check::<f32, f32>(rows, c, 1e-5);
+    for isa in Isa::available() {
+        for (rows, c) in [(1, 1), (1, 17), (3, 16), (5, 31), (2, 64), (40, 3)] {
+            check::<f32, f32>(isa, rows, c, 1e-5);
+        }
+        check::<bf16, f32>(isa, 3, 33, 1e-2);
+        check::<bf16, bf16>(isa, 3, 48, 1e-2);
+        check::<f16, f32>(isa, 3, 33, 2e-3);
     }
-    check::<bf16, f32>(3, 33, 1e-2);
-    check::<bf16, bf16>(3, 48, 1e-2);
-    check::<f16, f32>(3, 33, 2e-3);
 }
 
 #[test]
 fn overwrites_where_it_does_not_accumulate() {
-    let (rows, c) = (37, 19);
-    let (x, dy) = (random::<f32>(rows * c, 0.0, 5), random::<f32>(rows * c, 0.0, 6));
-    let (weight, bias) = (random::<f32>(c, 1.0, 7), random::<f32>(c, 0.0, 8));
-    let added = run(&x, &weight, &bias, &dy, true, true);
-    let written = run(&x, &weight, &bias, &dy, true, false);
-    for (a, b) in added.dweight.iter().zip(&written.dweight) {
-        assert!((a - 0.5 - b).abs() < 1e-5);
-    }
-    for (a, b) in added.dbias.iter().zip(&written.dbias) {
-        assert!((a - 0.5 - b).abs() < 1e-5);
+    for isa in Isa::available() {
+        let (rows, c) = (37, 19);
+        let (x, dy) = (random::<f32>(rows * c, 0.0, 5), random::<f32>(rows * c, 0.0, 6));
+        let (weight, bias) = (random::<f32>(c, 1.0, 7), random::<f32>(c, 0.0, 8));
+        let added = run(isa, &x, &weight, &bias, &dy, true, true);
+        let written = run(isa, &x, &weight, &bias, &dy, true, false);
+        for (a, b) in added.dweight.iter().zip(&written.dweight) {
+            assert!((a - 0.5 - b).abs() < 1e-5);
+        }
+        for (a, b) in added.dbias.iter().zip(&written.dbias) {
+            assert!((a - 0.5 - b).abs() < 1e-5);
+        }
     }
 }
 
 #[test]
 fn in_place_has_the_same_bits() {
-    let (rows, c) = (37, 19);
-    let (x, dy) = (random::<bf16>(rows * c, 0.0, 5), random::<bf16>(rows * c, 0.0, 6));
-    let weight = random::<bf16>(c, 1.0, 7);
-    let apart = run(&x, &weight, &weight, &dy, false, false);
-    let (mut y, mut rstd, mut dx) = (x.clone(), vec![0.0; rows], dy.clone());
-    let (mut dweight, mut scratch) = (vec![0.0; c], vec![0.0; norm_backward_scratch(rows, c)]);
-    rms_norm(&x, &weight, EPS, &mut y, &mut rstd);
-    let grads = Some(ParameterGrads { weight: &mut dweight, bias: None, accumulate: false });
-    rms_norm_backward(&x, &weight, &rstd, None, &mut dx, grads, &mut scratch);
-    assert!(dx == apart.dx && dweight == apart.dweight);
-    let mut frozen = vec![bf16::ZERO; x.len()];
-    rms_norm_backward(&x, &weight, &rstd, Some(&dy), &mut frozen, None, &mut scratch);
-    assert!(frozen == apart.dx, "a frozen weight changes dx");
+    for isa in Isa::available() {
+        let (rows, c) = (37, 19);
+        let (x, dy) = (random::<bf16>(rows * c, 0.0, 5), random::<bf16>(rows * c, 0.0, 6));
+        let weight = random::<bf16>(c, 1.0, 7);
+        let apart = run(isa, &x, &weight, &weight, &dy, false, false);
+        let (mut y, mut rstd, mut dx) = (x.clone(), vec![0.0; rows], dy.clone());
+        let (mut dweight, mut scratch) = (vec![0.0; c], vec![0.0; norm_backward_scratch(rows, c)]);
+        rms_norm(isa, &x, &weight, EPS, &mut y, &mut rstd);
+        let grads = Some(ParameterGrads { weight: &mut dweight, bias: None, accumulate: false });
+        rms_norm_backward(isa, &x, &weight, &rstd, None, &mut dx, grads, &mut scratch);
+        assert!(dx == apart.dx && dweight == apart.dweight);
+        let mut frozen = vec![bf16::ZERO; x.len()];
+        rms_norm_backward(isa, &x, &weight, &rstd, Some(&dy), &mut frozen, None, &mut scratch);
+        assert!(frozen == apart.dx, "a frozen weight changes dx");
+    }
 }
 
 #[test]
 fn a_large_mean_does_not_cancel() {
-    let (rows, c) = (4, 301);
-    let x = random::<f32>(rows * c, 1e4, 9);
-    let (weight, bias) = (vec![1.0f32; c], vec![0.0f32; c]);
-    let run = run(&x, &weight, &bias, &x, true, false);
-    let y = reference(&wide(&x), &wide(&weight), &wide(&bias), true);
-    assert_close("y", &wide(&run.y), &y, 1e-2);
-    assert!(run.dx.iter().all(|x| x.is_finite()));
+    for isa in Isa::available() {
+        let (rows, c) = (4, 301);
+        let x = random::<f32>(rows * c, 1e4, 9);
+        let (weight, bias) = (vec![1.0f32; c], vec![0.0f32; c]);
+        let run = run(isa, &x, &weight, &bias, &x, true, false);
+        let y = reference(&wide(&x), &wide(&weight), &wide(&bias), true);
+        assert_close("y", &wide(&run.y), &y, 1e-2);
+        assert!(run.dx.iter().all(|x| x.is_finite()));
+    }
 }
 
 #[test]
 fn threads_change_no_bit() {
-    let (rows, c) = (1111, 70);
-    let (x, dy) = (random::<f32>(rows * c, 0.0, 10), random::<f32>(rows * c, 0.0, 11));
-    let (weight, bias) = (random::<f32>(c, 1.0, 12), random::<f32>(c, 0.0, 13));
-    let results = [1, 2, 3].map(|threads| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let run = pool.install(|| run(&x, &weight, &bias, &dy, true, false));
-        [run.y, run.dx, run.dweight, run.dbias].map(|x| x.iter().map(|x| x.to_bits()).collect())
-    });
-    let [one, two, three]: [[Vec<u32>; 4]; 3] = results;
-    assert!(one == two && one == three);
+    for isa in Isa::available() {
+        let (rows, c) = (1111, 70);
+        let (x, dy) = (random::<f32>(rows * c, 0.0, 10), random::<f32>(rows * c, 0.0, 11));
+        let (weight, bias) = (random::<f32>(c, 1.0, 12), random::<f32>(c, 0.0, 13));
+        let results = [1, 2, 3].map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let run = pool.install(|| run(isa, &x, &weight, &bias, &dy, true, false));
+            [run.y, run.dx, run.dweight, run.dbias].map(|x| x.iter().map(|x| x.to_bits()).collect())
+        });
+        let [one, two, three]: [[Vec<u32>; 4]; 3] = results;
+        assert!(one == two && one == three);
+    }
 }

@@ -5,11 +5,12 @@
 //! ```
 
 use crate::fast::vmath::parallel::{Disjoint, block_rows, for_each_block};
-use crate::fast::vmath::{Isa, Simd, dispatched, tanh};
+use crate::fast::vmath::{Simd, dispatched, tanh};
+use crate::isa::Isa;
 
 /// Caps logits (R, P) in place.
-pub fn cap_logits(logits: &mut [f32], columns: usize, cap: f32) {
-    let (isa, rows) = (Isa::detect(), logits.len() / columns.max(1));
+pub fn cap_logits(isa: Isa, logits: &mut [f32], columns: usize, cap: f32) {
+    let rows = logits.len() / columns.max(1);
     let logits = Disjoint::new(logits);
     for_each_block(rows, block_rows(columns), |block| {
         // SAFETY: each row is in one block.

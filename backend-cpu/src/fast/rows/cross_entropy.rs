@@ -11,7 +11,8 @@
 use super::{IdError, check_ids};
 use crate::fast::vmath::parallel::{Disjoint, block_rows, for_each_block};
 use crate::fast::vmath::reduce::{exponentiate, maximum};
-use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched, exp, ln};
+use crate::fast::vmath::{LANES, Simd, Storage, dispatched, exp, ln};
+use crate::isa::Isa;
 
 /// Columns converted at a time: 4 KiB on the stack, so that a row is read once from beyond the
 /// first-level cache.
@@ -25,6 +26,7 @@ const BLOCK: usize = 1024;
 /// # Panics
 /// If the lengths do not agree or V > P.
 pub fn cross_entropy<L: Storage>(
+    isa: Isa,
     logits: &[L],
     targets: &[i32],
     vocab: usize,
@@ -32,7 +34,7 @@ pub fn cross_entropy<L: Storage>(
     lse: Option<&mut [f32]>,
 ) -> Result<(), IdError> {
     let padded = check(logits.len(), targets, vocab, loss, lse.as_deref())?;
-    let (isa, loss, lse) = (Isa::detect(), Disjoint::new(loss), lse.map(Disjoint::new));
+    let (loss, lse) = (Disjoint::new(loss), lse.map(Disjoint::new));
     for_each_block(targets.len(), block_rows(padded), |block| {
         for row in block {
             let logits = &logits[row * padded..][..vocab];
@@ -52,6 +54,7 @@ pub fn cross_entropy<L: Storage>(
 /// # Panics
 /// If the lengths do not agree or V > P.
 pub fn cross_entropy_in_place<L: Storage>(
+    isa: Isa,
     logits: &mut [L],
     targets: &[i32],
     vocab: usize,
@@ -60,7 +63,7 @@ pub fn cross_entropy_in_place<L: Storage>(
     lse: Option<&mut [f32]>,
 ) -> Result<(), IdError> {
     let padded = check(logits.len(), targets, vocab, loss, lse.as_deref())?;
-    let (isa, loss, lse) = (Isa::detect(), Disjoint::new(loss), lse.map(Disjoint::new));
+    let (loss, lse) = (Disjoint::new(loss), lse.map(Disjoint::new));
     let logits = Disjoint::new(logits);
     for_each_block(targets.len(), block_rows(padded), |block| {
         for row in block {
@@ -93,7 +96,9 @@ pub struct Slope {
 ///
 /// # Panics
 /// If the lengths do not agree or V > P.
+#[expect(clippy::too_many_arguments, reason = "the loss's inputs and outputs")]
 pub fn cross_entropy_grad<L: Storage, G: Storage>(
+    isa: Isa,
     logits: &[L],
     targets: &[i32],
     vocab: usize,
@@ -104,7 +109,7 @@ pub fn cross_entropy_grad<L: Storage, G: Storage>(
 ) -> Result<(), IdError> {
     assert_eq!(dlogits.len(), logits.len(), "dlogits and logits differ in length");
     let padded = check(logits.len(), targets, vocab, loss, lse.as_deref())?;
-    let (isa, loss, lse) = (Isa::detect(), Disjoint::new(loss), lse.map(Disjoint::new));
+    let (loss, lse) = (Disjoint::new(loss), lse.map(Disjoint::new));
     let dlogits = Disjoint::new(dlogits);
     for_each_block(targets.len(), block_rows(padded), |block| {
         for row in block {
@@ -126,16 +131,19 @@ pub fn counted(targets: &[i32]) -> f64 {
     targets.iter().filter(|&&target| target >= 0).count().max(1) as f64
 }
 
-/// Rows of `classes` logits whose target is the class of the largest one, the first of equal ones.
-pub fn hits<L: Storage>(logits: &[L], targets: &[i32], classes: usize) -> usize {
+/// True for each row of `classes` logits whose target is the class of the largest one, the first of equal ones.
+pub fn hits<L: Storage>(
+    logits: &[L],
+    targets: &[i32],
+    classes: usize,
+) -> impl Iterator<Item = bool> {
     let rows = logits.chunks_exact(classes).zip(targets);
-    let hit = |(row, target): &(&[L], &i32)| {
-        let Ok(target) = usize::try_from(**target) else { return false };
+    rows.map(|(row, &target)| {
+        let Ok(target) = usize::try_from(target) else { return false };
         let (before, from) = row.split_at(target);
         let own = from[0].to_f32();
         before.iter().all(|x| x.to_f32() < own) && from.iter().all(|x| x.to_f32() <= own)
-    };
-    rows.filter(hit).count()
+    })
 }
 
 /// P, after checking everything.

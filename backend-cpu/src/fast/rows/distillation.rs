@@ -12,7 +12,8 @@
 use super::{IdError, Slope, check_ids};
 use crate::fast::vmath::parallel::{Disjoint, block_rows, for_each_block};
 use crate::fast::vmath::reduce::maximum;
-use crate::fast::vmath::{Isa, LANES, Simd, dispatched, exp, ln};
+use crate::fast::vmath::{LANES, Simd, dispatched, exp, ln};
+use crate::isa::Isa;
 
 /// What a student learns of a teacher.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +37,7 @@ pub struct Soft {
 /// # Panics
 /// If the lengths do not agree, V > P, or W is more than V or P'.
 pub fn distil(
+    isa: Isa,
     logits: &mut [f32],
     teacher: &[f32],
     targets: &[i32],
@@ -50,7 +52,6 @@ pub fn distil(
     assert!(soft.taught <= soft.vocab.min(beside), "more columns are compared than both have");
     assert!(hard.len() == rows && softs.len() == rows, "losses are not (R) = ({rows})");
     check_ids(targets, soft.vocab, true)?;
-    let isa = Isa::detect();
     let [logits, hard, softs] = [logits, hard, softs].map(Disjoint::new);
     for_each_block(rows, block_rows(padded + beside), |block| {
         for row in block {

@@ -2,7 +2,8 @@
 
 use super::{IdError, check_ids};
 use crate::fast::vmath::parallel::{Disjoint, block_rows, for_each_block};
-use crate::fast::vmath::{Isa, Simd, Storage, dispatched};
+use crate::fast::vmath::{Simd, Storage, dispatched};
+use crate::isa::Isa;
 
 /// Columns per task of [`scatter_add`]: whole cache lines.
 const COLUMNS: usize = 64;
@@ -15,6 +16,7 @@ const COLUMNS: usize = 64;
 /// # Panics
 /// If the lengths do not agree.
 pub fn gather<W: Storage, X: Storage>(
+    isa: Isa,
     table: &[W],
     ids: &[i32],
     columns: usize,
@@ -24,7 +26,7 @@ pub fn gather<W: Storage, X: Storage>(
     let Some(vocab) = table.len().checked_div(columns) else { return Ok(()) };
     assert_eq!(table.len(), vocab * columns, "the table is not whole rows of {columns}");
     check_ids(ids, vocab, false)?;
-    let (isa, out) = (Isa::detect(), Disjoint::new(out));
+    let out = Disjoint::new(out);
     for_each_block(ids.len(), block_rows(columns), |block| {
         // SAFETY: blocks of rows do not overlap.
         let out = unsafe { out.part(block.start * columns, block.len() * columns) };
@@ -64,6 +66,7 @@ fn copy_rows_body<S: Simd, W: Storage, X: Storage>(
 /// # Panics
 /// If the lengths do not agree.
 pub fn scatter_add<X: Storage>(
+    isa: Isa,
     dy: &[X],
     ids: &[i32],
     columns: usize,
@@ -73,7 +76,7 @@ pub fn scatter_add<X: Storage>(
     let Some(vocab) = dtable.len().checked_div(columns) else { return Ok(()) };
     assert_eq!(dtable.len(), vocab * columns, "the table is not whole rows of {columns}");
     check_ids(ids, vocab, false)?;
-    let (isa, dtable) = (Isa::detect(), Disjoint::new(dtable));
+    let dtable = Disjoint::new(dtable);
     for_each_block(columns, COLUMNS, |block| {
         for (&id, dy) in ids.iter().zip(dy.chunks_exact(columns)) {
             // SAFETY: these columns of every row belong to this task.
@@ -106,6 +109,7 @@ fn add_row_body<S: Simd, X: Storage>(dy: &[X], row: &mut [f32]) {
 /// # Panics
 /// If the lengths do not agree.
 pub fn scatter_add_rounded<X: Storage, Y: Storage>(
+    isa: Isa,
     dy: &[X],
     ids: &[i32],
     columns: usize,
@@ -119,7 +123,7 @@ pub fn scatter_add_rounded<X: Storage, Y: Storage>(
     check_ids(ids, vocab, false)?;
     order.iter_mut().zip(0..).for_each(|(place, r)| *place = r);
     order.sort_unstable_by_key(|&r| (ids[r as usize], r));
-    let (isa, dtable) = (Isa::detect(), Disjoint::new(dtable));
+    let dtable = Disjoint::new(dtable);
     for_each_block(columns, COLUMNS, |block| {
         let mut sums = [0.0; COLUMNS];
         let sums = &mut sums[..block.len()];

@@ -8,7 +8,8 @@
 use tightrope_core::ops::Rope;
 
 use crate::fast::vmath::parallel::{Disjoint, for_each_task};
-use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched, sin_cos};
+use crate::fast::vmath::{LANES, Simd, Storage, dispatched, sin_cos};
+use crate::isa::Isa;
 
 /// Positions per task.
 const BLOCK: usize = 64;
@@ -53,9 +54,9 @@ pub fn rope_scratch(head_dim: usize, threads: usize) -> usize {
 ///
 /// # Panics
 /// As [`rope_in_place`], or if `x` and `y` differ in length.
-pub fn rope<X: Storage>(rotary: &Rotary<'_>, x: &[X], y: &mut [X], scratch: &mut [f32]) {
+pub fn rope<X: Storage>(isa: Isa, rotary: &Rotary<'_>, x: &[X], y: &mut [X], scratch: &mut [f32]) {
     assert_eq!(x.len(), y.len(), "x and y differ in length");
-    rotate(rotary, Some(x), y, scratch);
+    rotate(isa, rotary, Some(x), y, scratch);
 }
 
 /// Rotates the heads of x (B, T, heads, D).
@@ -63,11 +64,17 @@ pub fn rope<X: Storage>(rotary: &Rotary<'_>, x: &[X], y: &mut [X], scratch: &mut
 /// # Panics
 /// If D is odd, `rotated` exceeds `heads`, `x` is not whole sequences, or `scratch` is shorter than
 /// [`rope_scratch`] for one thread.
-pub fn rope_in_place<X: Storage>(rotary: &Rotary<'_>, x: &mut [X], scratch: &mut [f32]) {
-    rotate(rotary, None, x, scratch);
+pub fn rope_in_place<X: Storage>(isa: Isa, rotary: &Rotary<'_>, x: &mut [X], scratch: &mut [f32]) {
+    rotate(isa, rotary, None, x, scratch);
 }
 
-fn rotate<X: Storage>(rotary: &Rotary<'_>, x: Option<&[X]>, y: &mut [X], scratch: &mut [f32]) {
+fn rotate<X: Storage>(
+    isa: Isa,
+    rotary: &Rotary<'_>,
+    x: Option<&[X]>,
+    y: &mut [X],
+    scratch: &mut [f32],
+) {
     let (d, row) = (rotary.op.head_dim, rotary.heads * rotary.op.head_dim);
     assert!(d.is_multiple_of(2), "rotary heads have an even number of channels, not {d}");
     assert!(rotary.op.rotated <= rotary.heads, "more heads rotated than there are: {rotary:?}");
@@ -82,7 +89,7 @@ fn rotate<X: Storage>(rotary: &Rotary<'_>, x: Option<&[X]>, y: &mut [X], scratch
     for (pair, frequency) in frequencies.iter_mut().enumerate() {
         *frequency = rotary.op.frequency(pair) as f32;
     }
-    let (isa, frequencies) = (Isa::detect(), &*frequencies);
+    let frequencies = &*frequencies;
     let rows = y.len() / row;
     let y = Disjoint::new(y);
     for_each_task(rows.div_ceil(BLOCK), scratch, d, |task, scratch| {

@@ -2,17 +2,18 @@
 
 use crate::fast::vmath::parallel::{Disjoint, block_rows, for_each_block};
 use crate::fast::vmath::reduce::{dot, fold};
-use crate::fast::vmath::{Isa, LANES, Simd, Storage, dispatched, exp};
+use crate::fast::vmath::{LANES, Simd, Storage, dispatched, exp};
+use crate::isa::Isa;
 
 /// `y[r,c] = exp(x[r,c]) / Σ_c exp(x[r,c])` for x (R, C) of `columns` C.
 ///
 /// # Panics
 /// If the lengths do not agree.
-pub fn softmax<X: Storage>(x: &[X], columns: usize, y: &mut [X]) {
+pub fn softmax<X: Storage>(isa: Isa, x: &[X], columns: usize, y: &mut [X]) {
     assert_eq!(x.len(), y.len(), "x and y differ in length");
     let Some(rows) = x.len().checked_div(columns) else { return };
     assert_eq!(x.len(), rows * columns, "x is not whole rows of {columns}");
-    let (isa, y) = (Isa::detect(), Disjoint::new(y));
+    let y = Disjoint::new(y);
     for_each_block(rows, block_rows(columns), |block| {
         let (start, len) = (block.start * columns, block.len() * columns);
         // SAFETY: blocks of rows do not overlap.
@@ -60,12 +61,12 @@ fn maximum<X: Storage>(x: &[X]) -> f32 {
 ///
 /// # Panics
 /// If the lengths do not agree.
-pub fn softmax_backward<X: Storage>(y: &[X], dy: &[X], columns: usize, dx: &mut [X]) {
+pub fn softmax_backward<X: Storage>(isa: Isa, y: &[X], dy: &[X], columns: usize, dx: &mut [X]) {
     assert_eq!(y.len(), dx.len(), "y and dx differ in length");
     assert_eq!(dy.len(), dx.len(), "dy and dx differ in length");
     let Some(rows) = y.len().checked_div(columns) else { return };
     assert_eq!(y.len(), rows * columns, "y is not whole rows of {columns}");
-    let (isa, dx) = (Isa::detect(), Disjoint::new(dx));
+    let dx = Disjoint::new(dx);
     for_each_block(rows, block_rows(columns), |block| {
         let (start, len) = (block.start * columns, block.len() * columns);
         let (y, dy) = (&y[start..][..len], &dy[start..][..len]);

@@ -2,7 +2,8 @@
 
 use crate::fast::vmath::parallel::{Disjoint, block_rows, for_each_block, partial_rows};
 use crate::fast::vmath::reduce::{dot, sum, sum_partials};
-use crate::fast::vmath::{Isa, Simd, Storage, dispatched};
+use crate::fast::vmath::{Simd, Storage, dispatched};
+use crate::isa::Isa;
 
 /// f32 of scratch that [`column_sums`] needs for R rows of C columns, on any number of threads.
 pub fn column_sums_scratch(rows: usize, columns: usize) -> usize {
@@ -14,11 +15,17 @@ pub fn column_sums_scratch(rows: usize, columns: usize) -> usize {
 ///
 /// # Panics
 /// If `x` is not whole rows or `scratch` is shorter than [`column_sums_scratch`].
-pub fn column_sums<X: Storage>(x: &[X], to: &mut [f32], accumulate: bool, scratch: &mut [f32]) {
+pub fn column_sums<X: Storage>(
+    isa: Isa,
+    x: &[X],
+    to: &mut [f32],
+    accumulate: bool,
+    scratch: &mut [f32],
+) {
     let c = to.len();
     let Some(rows) = x.len().checked_div(c) else { return };
     assert_eq!(x.len(), rows * c, "x is not whole rows of {c}");
-    let (isa, per_block) = (Isa::detect(), partial_rows(rows));
+    let per_block = partial_rows(rows);
     let partial = &mut scratch[..column_sums_scratch(rows, c)];
     let parts = Disjoint::new(partial);
     for_each_block(rows, per_block, |block| {
@@ -49,11 +56,11 @@ fn add_rows_body<S: Simd, X: Storage>(x: &[X], to: &mut [f32]) {
 ///
 /// # Panics
 /// If `x` is not whole rows.
-pub fn row_sums<X: Storage>(x: &[X], to: &mut [f32]) {
+pub fn row_sums<X: Storage>(isa: Isa, x: &[X], to: &mut [f32]) {
     let rows = to.len();
     let Some(columns) = x.len().checked_div(rows) else { return };
     assert_eq!(x.len(), rows * columns, "x is not {rows} rows of equal length");
-    let (isa, to) = (Isa::detect(), Disjoint::new(to));
+    let to = Disjoint::new(to);
     for_each_block(rows, block_rows(columns), |block| {
         // SAFETY: blocks of rows do not overlap.
         let to = unsafe { to.part(block.start, block.len()) };
@@ -79,9 +86,9 @@ fn row_sum_body<S: Simd, X: Storage>(x: &[X]) -> f32 {
 ///
 /// # Panics
 /// If `to` isn't as long as there are blocks.
-pub fn block_square_sums<X: Storage>(x: &[X], block: usize, to: &mut [f32]) {
+pub fn block_square_sums<X: Storage>(isa: Isa, x: &[X], block: usize, to: &mut [f32]) {
     assert_eq!(to.len(), x.len().div_ceil(block), "one sum a block");
-    let (isa, blocks, to) = (Isa::detect(), to.len(), Disjoint::new(to));
+    let (blocks, to) = (to.len(), Disjoint::new(to));
     for_each_block(blocks, block_rows(block), |range| {
         // SAFETY: ranges of blocks do not overlap.
         let to = unsafe { to.part(range.start, range.len()) };

@@ -1,5 +1,6 @@
 use super::*;
 use crate::fast::vmath::Storage;
+use crate::isa::Isa;
 use half::{bf16, f16};
 use tightrope_core::ops::Rope;
 
@@ -66,6 +67,7 @@ fn cross_entropy_reference(
 }
 
 fn check_cross_entropy<L: Storage, G: Storage>(
+    isa: Isa,
     (rows, vocab, padded): (usize, usize, usize),
     size: f32,
     tolerance: f64,
@@ -83,13 +85,14 @@ fn check_cross_entropy<L: Storage, G: Storage>(
     let what = format!("({rows}, {vocab} of {padded}), size {size}");
 
     let (mut loss, mut lse) = (vec![f32::NAN; rows], vec![f32::NAN; rows]);
-    cross_entropy(&logits, &targets, vocab, &mut loss, Some(&mut lse)).unwrap();
+    cross_entropy(isa, &logits, &targets, vocab, &mut loss, Some(&mut lse)).unwrap();
     assert_close(&what, &wide(&loss), &loss64, 1e-5);
     assert_close(&what, &wide(&lse), &lse64, 1e-5);
 
     let mut dlogits = vec![G::from_f32(f32::NAN); rows * padded];
     let again = &mut vec![f32::NAN; rows];
     cross_entropy_grad(
+        isa,
         &logits,
         &targets,
         vocab,
@@ -104,51 +107,56 @@ fn check_cross_entropy<L: Storage, G: Storage>(
 
     let (mut in_place, mut lse_again) = (logits.clone(), vec![f32::NAN; rows]);
     let lse_slot = Some(&mut lse_again[..]);
-    cross_entropy_in_place(&mut in_place, &targets, vocab, scale, again, lse_slot).unwrap();
+    cross_entropy_in_place(isa, &mut in_place, &targets, vocab, scale, again, lse_slot).unwrap();
     assert_eq!((again, lse_again), (&mut loss, lse));
     assert_close(&what, &wide(&in_place), &dlogits64, tolerance);
 }
 
 #[test]
 fn cross_entropy_agrees_with_plain_loops() {
-    for shape in [(1, 1, 1), (3, 7, 7), (2, 17, 32), (5, 1023, 1024), (3, 1024, 1024)] {
-        check_cross_entropy::<f32, f32>(shape, 5.0, 1e-5);
-        check_cross_entropy::<f32, f32>(shape, 1e4, 1e-5);
+    for isa in Isa::available() {
+        for shape in [(1, 1, 1), (3, 7, 7), (2, 17, 32), (5, 1023, 1024), (3, 1024, 1024)] {
+            check_cross_entropy::<f32, f32>(isa, shape, 5.0, 1e-5);
+            check_cross_entropy::<f32, f32>(isa, shape, 1e4, 1e-5);
+        }
+        check_cross_entropy::<f32, bf16>(isa, (3, 2500, 2560), 3.0, 4e-3);
+        check_cross_entropy::<bf16, bf16>(isa, (3, 2500, 2560), 3.0, 4e-3);
+        check_cross_entropy::<bf16, f32>(isa, (4, 1025, 1026), 3.0, 4e-3);
+        check_cross_entropy::<f16, f16>(isa, (4, 31, 64), 3.0, 1e-3);
     }
-    check_cross_entropy::<f32, bf16>((3, 2500, 2560), 3.0, 4e-3);
-    check_cross_entropy::<bf16, bf16>((3, 2500, 2560), 3.0, 4e-3);
-    check_cross_entropy::<bf16, f32>((4, 1025, 1026), 3.0, 4e-3);
-    check_cross_entropy::<f16, f16>((4, 31, 64), 3.0, 1e-3);
 }
 
 #[test]
 fn cross_entropy_in_threads_and_errors() {
-    let (rows, vocab) = (57, 1500);
-    let (logits, targets) = (random::<f32>(rows * vocab, 4.0, 3), ids(rows, vocab, 4));
-    same_for_all_threads(|| {
+    for isa in Isa::available() {
+        let (rows, vocab) = (57, 1500);
+        let (logits, targets) = (random::<f32>(rows * vocab, 4.0, 3), ids(rows, vocab, 4));
+        same_for_all_threads(|| {
+            let (mut dlogits, mut loss) = (logits.clone(), vec![0.0; rows]);
+            cross_entropy_in_place(isa, &mut dlogits, &targets, vocab, 1.0, &mut loss, None)
+                .unwrap();
+            dlogits.extend(loss);
+            dlogits
+        });
+        let mut wrong = targets.clone();
+        wrong[9] = 1400;
         let (mut dlogits, mut loss) = (logits.clone(), vec![0.0; rows]);
-        cross_entropy_in_place(&mut dlogits, &targets, vocab, 1.0, &mut loss, None).unwrap();
-        dlogits.extend(loss);
-        dlogits
-    });
-    let mut wrong = targets.clone();
-    wrong[9] = 1400;
-    let (mut dlogits, mut loss) = (logits.clone(), vec![0.0; rows]);
-    let error =
-        cross_entropy_in_place(&mut dlogits, &wrong, 1400, 1.0, &mut loss, None).unwrap_err();
-    let first = wrong.iter().position(|&id| id >= 1400).unwrap();
-    assert_eq!(error, IdError { row: first, id: wrong[first], vocab: 1400 });
-    assert!(error.to_string().contains("outside the vocabulary of 1400"));
-    assert!(dlogits == logits, "nothing is written on an error");
-    cross_entropy::<f32>(&[], &[], 10, &mut [], None).unwrap();
+        let error = cross_entropy_in_place(isa, &mut dlogits, &wrong, 1400, 1.0, &mut loss, None)
+            .unwrap_err();
+        let first = wrong.iter().position(|&id| id >= 1400).unwrap();
+        assert_eq!(error, IdError { row: first, id: wrong[first], vocab: 1400 });
+        assert!(error.to_string().contains("outside the vocabulary of 1400"));
+        assert!(dlogits == logits, "nothing is written on an error");
+        cross_entropy::<f32>(isa, &[], &[], 10, &mut [], None).unwrap();
+    }
 }
 
-fn check_softmax<X: Storage>(rows: usize, columns: usize, size: f32, tolerance: f64) {
+fn check_softmax<X: Storage>(isa: Isa, rows: usize, columns: usize, size: f32, tolerance: f64) {
     let (x, dy) = (random::<X>(rows * columns, size, 5), random::<X>(rows * columns, 1.0, 6));
     let garbage = X::from_f32(f32::NAN);
     let (mut y, mut dx) = (vec![garbage; x.len()], vec![garbage; x.len()]);
-    softmax(&x, columns, &mut y);
-    softmax_backward(&y, &dy, columns, &mut dx);
+    softmax(isa, &x, columns, &mut y);
+    softmax_backward(isa, &y, &dy, columns, &mut dx);
     let (x64, dy64) = (wide(&x), wide(&dy));
     let (mut y64, mut dx64) = (vec![], vec![]);
     for (x, dy) in x64.chunks(columns).zip(dy64.chunks(columns)) {
@@ -168,111 +176,125 @@ fn check_softmax<X: Storage>(rows: usize, columns: usize, size: f32, tolerance: 
 
 #[test]
 fn softmax_agrees_with_plain_loops() {
-    for (rows, columns) in [(1, 1), (3, 5), (7, 16), (2, 1003), (300, 67)] {
-        check_softmax::<f32>(rows, columns, 3.0, 1e-5);
-        check_softmax::<f32>(rows, columns, 1e4, 1e-5);
-        check_softmax::<bf16>(rows, columns, 3.0, 8e-3);
-        check_softmax::<f16>(rows, columns, 3.0, 1e-3);
+    for isa in Isa::available() {
+        for (rows, columns) in [(1, 1), (3, 5), (7, 16), (2, 1003), (300, 67)] {
+            check_softmax::<f32>(isa, rows, columns, 3.0, 1e-5);
+            check_softmax::<f32>(isa, rows, columns, 1e4, 1e-5);
+            check_softmax::<bf16>(isa, rows, columns, 3.0, 8e-3);
+            check_softmax::<f16>(isa, rows, columns, 3.0, 1e-3);
+        }
     }
 }
 
 #[test]
 fn sums_agree_with_plain_loops() {
-    for (rows, columns) in [(1, 1), (2, 300), (17, 3), (1000, 37), (65, 1025)] {
-        let x = random::<bf16>(rows * columns, 2.0, 7);
-        let x64 = wide(&x);
-        let column = |c: usize| x64.iter().skip(c).step_by(columns).sum::<f64>();
-        let want: Vec<f64> = (0..columns).map(column).collect();
-        let mut scratch = vec![f32::NAN; column_sums_scratch(rows, columns)];
-        let mut got = vec![f32::NAN; columns];
-        column_sums(&x, &mut got, false, &mut scratch);
-        assert_close("column sums", &wide(&got), &want, 1e-5);
-        column_sums(&x, &mut got, true, &mut scratch);
-        let twice: Vec<f64> = want.iter().map(|x| 2.0 * x).collect();
-        assert_close("column sums twice", &wide(&got), &twice, 1e-5);
+    for isa in Isa::available() {
+        for (rows, columns) in [(1, 1), (2, 300), (17, 3), (1000, 37), (65, 1025)] {
+            let x = random::<bf16>(rows * columns, 2.0, 7);
+            let x64 = wide(&x);
+            let column = |c: usize| x64.iter().skip(c).step_by(columns).sum::<f64>();
+            let want: Vec<f64> = (0..columns).map(column).collect();
+            let mut scratch = vec![f32::NAN; column_sums_scratch(rows, columns)];
+            let mut got = vec![f32::NAN; columns];
+            column_sums(isa, &x, &mut got, false, &mut scratch);
+            assert_close("column sums", &wide(&got), &want, 1e-5);
+            column_sums(isa, &x, &mut got, true, &mut scratch);
+            let twice: Vec<f64> = want.iter().map(|x| 2.0 * x).collect();
+            assert_close("column sums twice", &wide(&got), &twice, 1e-5);
 
-        let mut got = vec![f32::NAN; rows];
-        row_sums(&x, &mut got);
-        let want: Vec<f64> = x64.chunks(columns).map(|row| row.iter().sum()).collect();
-        assert_close("row sums", &wide(&got), &want, 1e-4);
+            let mut got = vec![f32::NAN; rows];
+            row_sums(isa, &x, &mut got);
+            let want: Vec<f64> = x64.chunks(columns).map(|row| row.iter().sum()).collect();
+            assert_close("row sums", &wide(&got), &want, 1e-4);
 
-        let want: Vec<f64> =
-            x64.chunks(100).map(|block| block.iter().map(|x| x * x).sum()).collect();
-        let mut got = vec![f32::NAN; want.len()];
-        block_square_sums(&x, 100, &mut got);
-        assert_close("squares of blocks", &wide(&got), &want, 1e-6);
+            let want: Vec<f64> =
+                x64.chunks(100).map(|block| block.iter().map(|x| x * x).sum()).collect();
+            let mut got = vec![f32::NAN; want.len()];
+            block_square_sums(isa, &x, 100, &mut got);
+            assert_close("squares of blocks", &wide(&got), &want, 1e-6);
+        }
+        block_square_sums::<f32>(isa, &[], 100, &mut []);
+        let mut kept = [3.0];
+        column_sums::<f32>(isa, &[], &mut kept, true, &mut []);
+        assert_eq!(kept, [3.0]);
+        column_sums::<f32>(isa, &[], &mut kept, false, &mut []);
+        assert_eq!(kept, [0.0]);
     }
-    block_square_sums::<f32>(&[], 100, &mut []);
-    let mut kept = [3.0];
-    column_sums::<f32>(&[], &mut kept, true, &mut []);
-    assert_eq!(kept, [3.0]);
-    column_sums::<f32>(&[], &mut kept, false, &mut []);
-    assert_eq!(kept, [0.0]);
 }
 
 #[test]
 fn sums_in_threads() {
-    let x = random::<f32>(700 * 301, 1.0, 8);
-    same_for_all_threads(|| {
-        let mut sums = vec![0.0; 301];
-        column_sums(&x, &mut sums, false, &mut vec![0.0; column_sums_scratch(700, 301)]);
-        let mut squares = vec![0.0; x.len().div_ceil(4096)];
-        block_square_sums(&x, 4096, &mut squares);
-        sums.extend(squares);
-        sums
-    });
+    for isa in Isa::available() {
+        let x = random::<f32>(700 * 301, 1.0, 8);
+        same_for_all_threads(|| {
+            let mut sums = vec![0.0; 301];
+            column_sums(isa, &x, &mut sums, false, &mut vec![0.0; column_sums_scratch(700, 301)]);
+            let mut squares = vec![0.0; x.len().div_ceil(4096)];
+            block_square_sums(isa, &x, 4096, &mut squares);
+            sums.extend(squares);
+            sums
+        });
+    }
 }
 
 #[test]
 fn embedding_gathers_and_scatters() {
-    for (vocab, columns, rows) in [(1, 1, 3), (11, 7, 40), (50, 130, 201)] {
-        let table = random::<f32>(vocab * columns, 1.0, 9);
-        let ids = ids(rows, vocab, 10);
-        let mut out = vec![bf16::NAN; rows * columns];
-        gather(&table, &ids, columns, &mut out).unwrap();
-        for (r, &id) in ids.iter().enumerate() {
-            for c in 0..columns {
-                let want = bf16::from_f32(table[id as usize * columns + c]);
-                assert_eq!(out[r * columns + c], want);
+    for isa in Isa::available() {
+        for (vocab, columns, rows) in [(1, 1, 3), (11, 7, 40), (50, 130, 201)] {
+            let table = random::<f32>(vocab * columns, 1.0, 9);
+            let ids = ids(rows, vocab, 10);
+            let mut out = vec![bf16::NAN; rows * columns];
+            gather(isa, &table, &ids, columns, &mut out).unwrap();
+            for (r, &id) in ids.iter().enumerate() {
+                for c in 0..columns {
+                    let want = bf16::from_f32(table[id as usize * columns + c]);
+                    assert_eq!(out[r * columns + c], want);
+                }
             }
-        }
-        let dy = random::<f16>(rows * columns, 1.0, 11);
-        let mut want = wide(&table);
-        for (r, &id) in ids.iter().enumerate() {
-            for c in 0..columns {
-                want[id as usize * columns + c] += f64::from(dy[r * columns + c].to_f32());
+            let dy = random::<f16>(rows * columns, 1.0, 11);
+            let mut want = wide(&table);
+            for (r, &id) in ids.iter().enumerate() {
+                for c in 0..columns {
+                    want[id as usize * columns + c] += f64::from(dy[r * columns + c].to_f32());
+                }
             }
+            let mut got = table.clone();
+            scatter_add(isa, &dy, &ids, columns, &mut got).unwrap();
+            assert_close("dtable", &wide(&got), &want, 1e-5);
+            same_for_all_threads(|| {
+                let mut dtable = table.clone();
+                scatter_add(isa, &dy, &ids, columns, &mut dtable).unwrap();
+                dtable
+            });
+            // Whatever a row adds up, it's rounded once.
+            let narrow: Vec<bf16> = table.iter().map(|&x| bf16::from_f32(x)).collect();
+            let mut want: Vec<f32> = narrow.iter().map(|x| x.to_f32()).collect();
+            scatter_add(isa, &dy, &ids, columns, &mut want).unwrap();
+            let want: Vec<f32> = want.into_iter().map(|x| bf16::from_f32(x).to_f32()).collect();
+            same_for_all_threads(|| {
+                let (mut got, mut order) = (narrow.clone(), vec![0; rows]);
+                scatter_add_rounded(isa, &dy, &ids, columns, &mut order, &mut got).unwrap();
+                let got: Vec<f32> = got.iter().map(|x| x.to_f32()).collect();
+                assert_eq!(got, want);
+                got
+            });
         }
-        let mut got = table.clone();
-        scatter_add(&dy, &ids, columns, &mut got).unwrap();
-        assert_close("dtable", &wide(&got), &want, 1e-5);
-        same_for_all_threads(|| {
-            let mut dtable = table.clone();
-            scatter_add(&dy, &ids, columns, &mut dtable).unwrap();
-            dtable
-        });
-        // Whatever a row adds up, it's rounded once.
-        let narrow: Vec<bf16> = table.iter().map(|&x| bf16::from_f32(x)).collect();
-        let mut want: Vec<f32> = narrow.iter().map(|x| x.to_f32()).collect();
-        scatter_add(&dy, &ids, columns, &mut want).unwrap();
-        let want: Vec<f32> = want.into_iter().map(|x| bf16::from_f32(x).to_f32()).collect();
-        same_for_all_threads(|| {
-            let (mut got, mut order) = (narrow.clone(), vec![0; rows]);
-            scatter_add_rounded(&dy, &ids, columns, &mut order, &mut got).unwrap();
-            let got: Vec<f32> = got.iter().map(|x| x.to_f32()).collect();
-            assert_eq!(got, want);
-            got
-        });
+        let (table, mut out) = (vec![1.0f32; 12], vec![0.0f32; 8]);
+        let error = gather(isa, &table, &[2, 3], 4, &mut out).unwrap_err();
+        assert_eq!(error, IdError { row: 1, id: 3, vocab: 3 });
+        let error = scatter_add(isa, &out, &[-1, 0], 4, &mut table.clone()).unwrap_err();
+        assert_eq!(error, IdError { row: 0, id: -1, vocab: 3 });
+        assert_eq!(out, [0.0; 8], "nothing is written on an error");
     }
-    let (table, mut out) = (vec![1.0f32; 12], vec![0.0f32; 8]);
-    let error = gather(&table, &[2, 3], 4, &mut out).unwrap_err();
-    assert_eq!(error, IdError { row: 1, id: 3, vocab: 3 });
-    let error = scatter_add(&out, &[-1, 0], 4, &mut table.clone()).unwrap_err();
-    assert_eq!(error, IdError { row: 0, id: -1, vocab: 3 });
-    assert_eq!(out, [0.0; 8], "nothing is written on an error");
 }
 
-fn check_rope<X: Storage>(rotary: &Rotary<'_>, start: usize, batch: usize, tolerance: f64) {
+fn check_rope<X: Storage>(
+    isa: Isa,
+    rotary: &Rotary<'_>,
+    start: usize,
+    batch: usize,
+    tolerance: f64,
+) {
     let (d, row) = (rotary.op.head_dim, rotary.heads * rotary.op.head_dim);
     let x = random::<X>(batch * rotary.positions * row, 1.0, 12);
     let mut want = wide(&x);
@@ -289,28 +311,30 @@ fn check_rope<X: Storage>(rotary: &Rotary<'_>, start: usize, batch: usize, toler
     }
     let mut y = vec![X::from_f32(f32::NAN); x.len()];
     let mut scratch = vec![f32::NAN; rope_scratch(d, 2)];
-    rope(rotary, &x, &mut y, &mut scratch);
+    rope(isa, rotary, &x, &mut y, &mut scratch);
     assert_close("y", &wide(&y), &want, tolerance);
     let mut in_place = x.clone();
-    rope_in_place(rotary, &mut in_place, &mut scratch);
+    rope_in_place(isa, rotary, &mut in_place, &mut scratch);
     assert!(wide(&in_place) == wide(&y));
     let inverse = Rope { inverse: true, ..rotary.op.clone() };
     let back = Rotary { op: &inverse, ..*rotary };
-    rope_in_place(&back, &mut in_place, &mut scratch);
+    rope_in_place(isa, &back, &mut in_place, &mut scratch);
     assert_close("x", &wide(&in_place), &wide(&x), tolerance);
 }
 
 #[test]
 fn rope_agrees_with_plain_loops() {
-    for (positions, heads, rotated, head_dim, start) in
-        [(1, 1, 1, 2, 0), (5, 4, 3, 10, 7), (130, 6, 4, 64, 0), (3, 3, 2, 128, 1000)]
-    {
-        let op = Rope::new(rotated, head_dim, 10_000.0);
-        let rotary = Rotary { positions, heads, places: Places::From(start as i32), op: &op };
-        // The angle has the precision of f32: at position 1000 its error reaches 1e-4.
-        let tolerance = 2e-7 * (start + positions + 10) as f64;
-        check_rope::<f32>(&rotary, start, 2, tolerance);
-        check_rope::<bf16>(&rotary, start, 2, 1e-2);
-        check_rope::<f16>(&rotary, start, 2, 2e-3);
+    for isa in Isa::available() {
+        for (positions, heads, rotated, head_dim, start) in
+            [(1, 1, 1, 2, 0), (5, 4, 3, 10, 7), (130, 6, 4, 64, 0), (3, 3, 2, 128, 1000)]
+        {
+            let op = Rope::new(rotated, head_dim, 10_000.0);
+            let rotary = Rotary { positions, heads, places: Places::From(start as i32), op: &op };
+            // The angle has the precision of f32: at position 1000 its error reaches 1e-4.
+            let tolerance = 2e-7 * (start + positions + 10) as f64;
+            check_rope::<f32>(isa, &rotary, start, 2, tolerance);
+            check_rope::<bf16>(isa, &rotary, start, 2, 1e-2);
+            check_rope::<f16>(isa, &rotary, start, 2, 2e-3);
+        }
     }
 }

@@ -9,7 +9,7 @@ use crate::threads;
 /// Runs `body(task, scratch)` for every task in `0..tasks`, handing tasks out in order to workers
 /// that each own `per_worker` f32 of `scratch`. There are as many workers as the pool has threads
 /// and the scratch has room for. Which worker runs a task is not determined, so a task must write
-/// its whole scratch before it reads it.
+/// its whole scratch before it reads it. Once somebody asked to stop, no task is handed out any more.
 ///
 /// # Panics
 /// If there is a task and scratch for no worker.
@@ -25,11 +25,11 @@ pub(crate) fn for_each_task(
     let room = scratch.len() / per_worker;
     assert!(room > 0, "scratch holds {} f32, one worker needs {per_worker}", scratch.len());
     let workers = room.min(tasks).min(threads::current());
-    let next = AtomicUsize::new(0);
+    let (next, cancel) = (AtomicUsize::new(0), threads::cancel());
     threads::for_each_chunk(&mut scratch[..workers * per_worker], per_worker, |_, scratch| {
         loop {
             let task = next.fetch_add(1, Ordering::Relaxed);
-            if task >= tasks {
+            if task >= tasks || cancel.is_requested() {
                 break;
             }
             body(task, scratch);

@@ -1,6 +1,7 @@
 //! The elementary functions and the storage conversions over slices.
 
-use super::{Isa, Simd, Storage, dispatched, functions};
+use super::{Simd, Storage, dispatched, functions};
+use crate::isa::Isa;
 
 /// Defines, for a function `f` of one f32, `f_slice` and the body that is instantiated for it.
 macro_rules! slice_functions {
@@ -18,9 +19,9 @@ macro_rules! slice_functions {
         ///
         /// # Panics
         /// If the lengths differ.
-        pub fn $public(from: &[f32], to: &mut [f32]) {
+        pub fn $public(isa: Isa, from: &[f32], to: &mut [f32]) {
             assert_eq!(from.len(), to.len(), "source and destination differ in length");
-            $dispatch(Isa::detect(), from, to);
+            $dispatch(isa, from, to);
         }
     )*};
 }
@@ -48,10 +49,10 @@ dispatched!(pub(super) fn pow_on(base: &[f32], exponent: &[f32], to: &mut [f32])
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn pow_slice(base: &[f32], exponent: &[f32], to: &mut [f32]) {
+pub fn pow_slice(isa: Isa, base: &[f32], exponent: &[f32], to: &mut [f32]) {
     assert_eq!(base.len(), to.len(), "base and destination differ in length");
     assert_eq!(exponent.len(), to.len(), "exponent and destination differ in length");
-    pow_on(Isa::detect(), base, exponent, to);
+    pow_on(isa, base, exponent, to);
 }
 
 #[expect(
@@ -68,9 +69,9 @@ dispatched!(pub(super) fn load_on<T>(from: &[T], to: &mut [f32]) = load_body);
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn load_slice<T: Storage>(from: &[T], to: &mut [f32]) {
+pub fn load_slice<T: Storage>(isa: Isa, from: &[T], to: &mut [f32]) {
     assert_eq!(from.len(), to.len(), "source and destination differ in length");
-    load_on(Isa::detect(), from, to);
+    load_on(isa, from, to);
 }
 
 #[expect(
@@ -87,7 +88,7 @@ dispatched!(pub(super) fn store_on<T>(from: &[f32], to: &mut [T]) = store_body);
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn store_slice<T: Storage>(from: &[f32], to: &mut [T]) {
+pub fn store_slice<T: Storage>(isa: Isa, from: &[f32], to: &mut [T]) {
     assert_eq!(from.len(), to.len(), "source and destination differ in length");
-    store_on(Isa::detect(), from, to);
+    store_on(isa, from, to);
 }

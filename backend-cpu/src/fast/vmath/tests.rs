@@ -1,5 +1,6 @@
 use super::slices::*;
 use super::*;
+use crate::isa::Isa;
 use half::{bf16, f16};
 
 /// Error in units in the last place of the exact value, the exact value being nonzero and normal.

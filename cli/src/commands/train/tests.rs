@@ -1,9 +1,11 @@
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use clap::Parser as _;
@@ -19,24 +21,29 @@ use crate::args::{Cli, Command};
 const STEPS: u64 = 20;
 
 /// A run of a model small enough for thousands of steps a second: 20 steps of 2 micro-batches, with
-/// dropout, over a text of some epochs. `stop` is how often it may ask whether to end before it is told to: it asks before
-/// each micro-batch, in training and in evaluations.
+/// dropout, over a text of some epochs. It's asked to end at its question number `stop`: it asks between
+/// ops and within them, in training, evaluations and samples.
 fn run(dir: &Path, words: &str, stop: Option<usize>) -> Result<(), Failure> {
-    let mut asked = 0;
-    let mut stop = || {
-        asked += 1;
-        stop.is_some_and(|stop| asked > stop)
-    };
-    let mut devices = Devices::default();
-    run_on(dir, words, &mut |spec| devices.open(spec), &mut stop)
+    run_counted(dir, words, stop, &Arc::default())
 }
 
-fn run_on(
+/// As [`run`], with how often it has asked.
+fn run_counted(
     dir: &Path,
     words: &str,
-    open: Open<'_>,
-    stop: &mut dyn FnMut() -> bool,
+    stop: Option<usize>,
+    asked: &Arc<AtomicUsize>,
 ) -> Result<(), Failure> {
+    let asked = Arc::clone(asked);
+    let cancel = Cancel::when(move || {
+        let before = asked.fetch_add(1, Ordering::SeqCst);
+        stop.is_some_and(|stop| before >= stop)
+    });
+    let mut devices = Devices::default();
+    run_on(dir, words, &mut |spec| devices.open(spec), cancel)
+}
+
+fn run_on(dir: &Path, words: &str, open: Open<'_>, cancel: Cancel) -> Result<(), Failure> {
     let text = dir.join("text.txt");
     if !text.exists() {
         let lines: String = (0..60).map(|n| format!("{n} squared is {}\n", n * n)).collect();
@@ -63,8 +70,9 @@ fn run_on(
         World {
             open,
             rates: &rates,
+            compare: &|_, _, _, _| None,
             listen: &|| Ok(()),
-            stop,
+            cancel,
             progress: &progress,
             out: &mut io::sink(),
             together: None,
@@ -95,21 +103,22 @@ fn last_checkpoint(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 
 /// Stops a run at moments all along it, up to its last evaluation, goes on, and compares the last checkpoints.
 fn interrupted_runs_end_alike(words: &str) {
-    /// Moments between two that are tried: steps have two each, so first and second micro-batches take turns.
-    const APART: usize = 3;
-    let whole = tempfile::tempdir().unwrap();
-    run(whole.path(), &format!("{words} --out"), None).unwrap();
+    /// Moments that are tried.
+    const MOMENTS: usize = 23;
+    let (whole, asked) = (tempfile::tempdir().unwrap(), Arc::default());
+    run_counted(whole.path(), &format!("{words} --out"), None, &asked).unwrap();
+    let asked = asked.load(Ordering::SeqCst);
     let expected = last_checkpoint(whole.path());
     let evaluations = recorded(whole.path(), "heldout_loss");
     assert_eq!(evaluations.len(), 3, "after steps 7, 14 and 20");
     assert!(expected.len() >= 4, "{:?}", expected.keys());
-    for moment in (0..).step_by(APART) {
+    let mut stopped_at = BTreeSet::new();
+    for moment in (0..MOMENTS).map(|index| index * (asked - 2) / (MOMENTS - 1)) {
         let dir = tempfile::tempdir().unwrap();
         let stopped = run(dir.path(), &format!("{words} --out"), Some(moment));
         assert!(matches!(stopped, Err(Failure::Interrupted)), "{moment}: {stopped:?}");
         let newest = checkpoint::latest_complete(dir.path().join("run")).unwrap().0;
-        let step = newest.manifest.step;
-        assert!(step <= moment as u64 / 2, "complete steps only: {step} at {moment}");
+        stopped_at.insert(newest.manifest.step);
         run(dir.path(), &format!("{words} --resume"), None).unwrap();
         let found = last_checkpoint(dir.path());
         for (name, bytes) in &expected {
@@ -118,10 +127,8 @@ fn interrupted_runs_end_alike(words: &str) {
         assert_eq!(found.len(), expected.len());
         assert_eq!(losses(dir.path()).len(), 3, "steps 1, 10 and 20");
         assert_eq!(recorded(dir.path(), "heldout_loss"), evaluations, "stopped at moment {moment}");
-        if step == STEPS {
-            break;
-        }
     }
+    assert!(stopped_at.len() > 5 && stopped_at.contains(&STEPS), "{stopped_at:?}");
 }
 
 #[test]
@@ -151,8 +158,10 @@ fn another_seed_gives_other_weights() {
 
 #[test]
 fn what_a_run_cannot_change_on_the_way_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let stopped = run(dir.path(), "--out", Some(9));
+    let (dir, whole, asked) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), Arc::default());
+    run_counted(whole.path(), "--out", None, &asked).unwrap();
+    let stopped = run(dir.path(), "--out", Some(asked.load(Ordering::SeqCst) / 2));
     assert!(matches!(stopped, Err(Failure::Interrupted)));
     for (words, complaint) in [
         ("--seed 3", "`train.seed` was 1337"),
@@ -175,9 +184,14 @@ fn what_a_run_cannot_change_on_the_way_is_refused() {
 
 /// A run on a GPU that goes away at `moment`: its losses, its last checkpoint, and how many devices it took.
 fn lost_at(moment: Option<Moment>) -> (Vec<Value>, BTreeMap<String, Vec<u8>>, u32) {
-    /// The micro-batch before which the device is told to.
-    const LOST: usize = 27;
-    let armed = Armed::default();
+    /// The question whether to end at which the device goes away: in the middle of the run.
+    const LOST: usize = 60;
+    thread_local! {
+        /// The run asks on the thread that it's on.
+        static ARMED: Armed = Armed::default();
+    }
+    let armed = ARMED.with(Rc::clone);
+    armed.set(None);
     let opened = Cell::new(0);
     let gpus = Losable::new(Choice::WebGpu, false, Rc::clone(&armed));
     let mut open = |_: &Spec| {
@@ -185,26 +199,26 @@ fn lost_at(moment: Option<Moment>) -> (Vec<Value>, BTreeMap<String, Vec<u8>>, u3
         Ok(block_on(gpus.open()).expect("an adapter: install mesa-vulkan-drivers").0)
     };
     let dir = tempfile::tempdir().unwrap();
-    let mut asked = 0;
+    let asked = AtomicUsize::new(0);
     // While a checkpoint is written, its tensors are read: the run is stopped, and writes one.
     let saves = moment == Some(Moment::Save);
-    let mut stop = || {
-        asked += 1;
+    let cancel = Cancel::when(move || {
+        let asked = asked.fetch_add(1, Ordering::SeqCst);
         if asked == LOST {
-            armed.set(if saves { Some(Moment::Readback) } else { moment });
+            ARMED.with(|armed| armed.set(if saves { Some(Moment::Readback) } else { moment }));
         }
         saves && asked >= LOST
-    };
+    });
     if moment == Some(Moment::Compile) {
         armed.set(moment);
     }
     let words = "--set run.log_every=1 --out";
-    let ended = run_on(dir.path(), words, &mut open, &mut stop);
+    let ended = run_on(dir.path(), words, &mut open, cancel);
     assert!(ended.is_ok() || (saves && matches!(ended, Err(Failure::Interrupted))), "{ended:?}");
     let devices = opened.get();
     if saves {
         let words = "--set run.log_every=1 --resume";
-        run_on(dir.path(), words, &mut open, &mut || false).unwrap();
+        run_on(dir.path(), words, &mut open, Cancel::default()).unwrap();
     }
     assert!(moment == Some(Moment::Compile) || armed.get().is_none(), "{moment:?} never came");
     (losses(dir.path()), last_checkpoint(dir.path()), devices)

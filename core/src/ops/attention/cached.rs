@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::windows::row_windows;
 use super::super::{
-    Array, Case, Cost, Indices, Inferred, Rule, arity, ensure, traffic, typed, unit, whole,
+    Array, Case, Cost, Indices, Inferred, Rule, Work, arity, ensure, traffic, typed, unit, whole,
 };
 use super::{Attention, Extents, Mask, Packed, THREADS, dot, log_sum_exp};
 use crate::launch::{Launched, Launches, Limits, Place};
@@ -84,7 +84,15 @@ impl Rule for CachedAttention {
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         let (batch, new, seq_len) = (inputs[0].shape[0], inputs[0].shape[1], inputs[1].shape[1]);
         let flops = 4 * (batch * new * seq_len * self.0.heads * self.0.head_dim) as u64;
-        Cost { flops, bytes: traffic(inputs, outputs) }
+        // The caches are read, and of their rows, those of new positions are written.
+        let written = 2 * (inputs[1].bytes() / seq_len.max(1) * new) as u64;
+        Cost { flops, bytes: traffic(inputs, &outputs[..1]) + written }
+    }
+
+    fn work(&self, inputs: &[&Type], _outputs: &[&Type]) -> Work {
+        let (batch, new, seq_len) = (inputs[0].shape[0], inputs[0].shape[1], inputs[1].shape[1]);
+        let rows = (batch * new * self.0.heads) as u64;
+        Work { rows, elements: rows * seq_len as u64 }
     }
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Chunks, LinearCrossEntropy, counted};
+use super::{Chunks, LinearCrossEntropy, counted, logits};
 use crate::launch::{Launched, Launches, Limits, Place};
 use crate::ops::{
-    Array, Case, Cost, Indices, Inferred, Op, Rule, Sample, ensure, traffic, typed, unit,
+    Array, Case, Cost, Indices, Inferred, Op, Rule, Sample, Work, ensure, traffic, typed, unit,
 };
 use crate::types::{DType, Type};
 
@@ -122,6 +122,10 @@ impl Rule for LinearCrossEntropyGrad {
         let matmuls = if self.weight { 3 } else { 2 };
         let flops = matmuls * 2 * (inputs[0].elements() * inputs[1].shape[0]) as u64;
         Cost { flops, bytes: traffic(inputs, outputs) }
+    }
+
+    fn work(&self, inputs: &[&Type], _outputs: &[&Type]) -> Work {
+        logits(inputs[0], inputs[1])
     }
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {

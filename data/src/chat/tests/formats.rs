@@ -85,6 +85,12 @@ fn rows_of_each_format_become_turns() {
         only("a.json", share, &of(RowFormat::ShareGpt)),
         "<|system|>\ns\n<|user|>\nq\n<|assistant|>\n[a]\n"
     );
+    let weighted = r#"{"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a", "weight": 0},
+        {"from": "human", "value": "r"}, {"from": "gpt", "value": "b", "weight": 1.0}]}"#;
+    assert_eq!(
+        only("a.json", weighted, &of(RowFormat::ShareGpt)),
+        "<|user|>\nq\n<|assistant|>\na\n<|user|>\nr\n<|assistant|>\n[b]\n"
+    );
     let alpaca = r#"{"instruction": "i", "input": "x", "output": "o"}"#;
     assert_eq!(
         only("a.json", alpaca, &of(RowFormat::Alpaca)),

@@ -96,6 +96,9 @@ fn bad_templates_are_refused_with_their_line() {
         ("{% for m in messages %}", "isn't a Jinja template"),
         ("a\n{{ messages | }}", "(line 2 of the template)"),
         ("{% nothing %}", "isn't a Jinja template"),
+        ("{{ messages[-1].content }}{% generation %}", "ends before endgeneration"),
+        ("{% generation %}{% generation %}{% endgeneration %}", "ends before endgeneration"),
+        ("{{ messages[-1].content }}{% endgeneration %}", "endgeneration"),
     ] {
         let said = found(text).err().unwrap().to_string();
         assert!(said.contains("chat_template.jinja") && said.contains(problem), "{said}");
@@ -107,16 +110,20 @@ fn bad_templates_are_refused_with_their_line() {
     assert!(wrong.is_err());
     for (text, problem) in [
         ("{{ raise_exception('no ' ~ messages[0].role) }}", "no user (line 1 of the template)"),
-        ("{% for i in range(9999) %}{% for i in range(9999) %}{% endfor %}{% endfor %}", "fuel"),
+        (
+            "{% for i in range(9999) %}{% for i in range(9999) %}{% endfor %}{% endfor %}",
+            "too many steps",
+        ),
         ("{{ messages[0].content.nothing.more }}", "line 1"),
         ("{{ strftime_now('%!') }}", "strftime_now"),
         (
             "{% for part in messages[-1].content %}{{ part.text }}{% endfor %}",
             "lists of parts alone",
         ),
-        ("{{ messages[-1].content }}{% generation %}", "a part that doesn't end"),
-        ("{{ messages[-1].content }}{% generation %}{% generation %}", "overlap"),
-        ("{{ messages[-1].content }}{% endgeneration %}", "overlap"),
+        (
+            "{{ messages[-1].content }}{% generation %}{% generation %}{% endgeneration %}{% endgeneration %}",
+            "overlap",
+        ),
         ("{{ messages | length }}{{ messages[-1].content }}", "give --train-on last"),
     ] {
         let template = found(text).unwrap();
@@ -242,4 +249,39 @@ proptest! {
         }
         let _ = found(&text);
     }
+}
+
+/// Half of a conversation's turns lose their thoughts where others follow, as in Qwen 3's template.
+#[test]
+fn templates_that_drop_earlier_thoughts_train_every_turn() {
+    const DROPS: &str = "{% for m in messages %}<{{ m.role }}>\n{{ m.content if loop.last else m.content.split('</t>')[-1] }}<end>\n\
+                         {% endfor %}{% if add_generation_prompt %}<assistant>\n{% endif %}";
+    let template = found(DROPS).unwrap();
+    let chat = |turns: usize| {
+        let turn =
+            r#"{"role": "user", "content": "q"}, {"role": "assistant", "content": "x</t>a"}"#;
+        format!(r#"{{"messages": [{}]}}"#, vec![turn; turns].join(", "))
+    };
+    for turns in [2, 40] {
+        let folder = tempdir().unwrap();
+        let path = file(&folder, "a.jsonl", chat(turns));
+        let chats = Chats::open(&[&path], &config(RowFormat::Messages, Some(&template))).unwrap();
+        let earlier = "<user>\nq<end>\n<assistant>\n[a<end>\n]".repeat(turns - 1);
+        let expected = earlier + "<user>\nq<end>\n<assistant>\n[x</t>a<end>\n]";
+        assert_eq!(shown(&chats.rows(), 0), expected);
+    }
+}
+
+#[test]
+fn rows_that_are_no_conversations_are_told_apart() {
+    let folder = tempdir().unwrap();
+    let format = |name: &str, text: &str| {
+        let path = file(&folder, name, text);
+        row_format(&[path], RowFormat::Auto, None).map_err(|error| error.to_string())
+    };
+    let kto = r#"{"prompt": "p", "completion": "c", "label": true}"#;
+    assert!(format("k.jsonl", kto).unwrap_err().contains("`label`"));
+    assert!(format("b.jsonl", "{\"messages\": }").unwrap_err().contains("row 1"));
+    let nan = r#"{"messages": [{"role": "user", "content": "q\ud83d"}], "score": NaN}"#;
+    assert_eq!(format("n.jsonl", nan), Ok(RowFormat::Messages));
 }

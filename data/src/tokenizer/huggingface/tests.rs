@@ -78,7 +78,9 @@ fn the_configured_end_of_text_token_comes_first() {
     };
     assert_eq!(eos(r#"{"eos_token": "the"}"#), Some(257));
     assert_eq!(eos(r#"{"eos_token": {"content": "in", "lstrip": false}}"#), Some(258));
-    for config in [r#"{"eos_token": "absent"}"#, r#"{"eos_token": null}"#, "{}", "not json"] {
+    // transformers adds a token that the file lacks.
+    assert_eq!(eos(r#"{"eos_token": "absent"}"#), Some(261));
+    for config in [r#"{"eos_token": null}"#, "{}", "not json"] {
         assert_eq!(eos(config), Some(260));
     }
     assert_eq!(parse(&metaspace()).eos(), Some(1));
@@ -182,4 +184,75 @@ fn a_panic_of_the_library_is_an_error() {
     assert_eq!(guarded(|| 7), Ok(7));
     let message = guarded(|| panic!("index {} out of range", 3)).map(|()| 0).unwrap_err();
     assert_eq!(message, "the tokenizers library panicked: index 3 out of range");
+}
+
+#[test]
+fn truncation_and_padding_that_a_file_keeps_are_left_out() {
+    let mut json = byte_level();
+    json["truncation"] =
+        json!({ "direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0 });
+    json["padding"] = json!({ "strategy": { "Fixed": 24 }, "direction": "Right", "pad_to_multiple_of": null,
+        "pad_id": 0, "pad_type_id": 0, "pad_token": "!" });
+    let (kept, plain) = (parse(&json), parse(&byte_level()));
+    let text = "the in a the in a the";
+    assert_eq!(kept.encode(text).unwrap(), plain.encode(text).unwrap());
+    assert_eq!(kept.encode_spans(text, true).unwrap(), plain.encode_spans(text, true).unwrap());
+    assert_eq!(kept.added().unwrap(), [Vec::<u32>::new(), Vec::new()]);
+}
+
+/// Ids as transformers 5.24 gives them.
+#[test]
+fn tokens_that_lie_beside_the_file_are_added() {
+    let json = byte_level().to_string();
+    let with = |files: &[(&str, &str)]| {
+        let files = files.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec()));
+        HuggingFace::with_files("t", json.as_bytes(), files.collect()).unwrap()
+    };
+    let decoder = r#"{"added_tokens_decoder": {"262": {"content": "<b>", "special": false},
+        "261": {"content": "<a>", "special": true}}, "pad_token": "<p>", "eos_token": "<a>"}"#;
+    let listed =
+        with(&[("tokenizer_config.json", decoder), ("added_tokens.json", r#"{"<c>": 270}"#)]);
+    assert_eq!(listed.encode("<a>the<b><p>").unwrap(), [261, 257, 262, 263]);
+    assert_eq!((listed.eos(), listed.vocab_size()), (Some(261), 264));
+    let named = with(&[
+        (
+            "special_tokens_map.json",
+            r#"{"bos_token": {"content": "<s>"}, "additional_special_tokens": ["<x>"]}"#,
+        ),
+        ("added_tokens.json", r#"{"<c>": 261, "<s>": 262}"#),
+    ]);
+    assert_eq!(named.encode("<c><s><x>").unwrap(), [261, 262, 263]);
+    assert_eq!(named.bos(), Some(262));
+    assert_ne!(listed.name(), named.name());
+    let around = with(&[(
+        "tokenizer_config.json",
+        r#"{"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": true, "add_eos_token": false}"#,
+    )]);
+    let around = Tokenizer::HuggingFace(Box::new(around));
+    assert_eq!(around.encode_with_specials("the").unwrap(), [261, 257]);
+    assert_eq!(around.around_texts().unwrap(), [vec![261], vec![262]]);
+}
+
+#[test]
+fn replacements_that_multiply_a_text_are_refused() {
+    let mut json = byte_level();
+    let double = json!({ "type": "Replace", "pattern": { "String": "a" }, "content": "aa" });
+    json["normalizer"] = json!({ "type": "Sequence", "normalizers": vec![double; 40] });
+    let refused = HuggingFace::parse("t", json.to_string().as_bytes(), None).err().unwrap();
+    assert!(refused.to_string().contains("normalizer makes a text"), "{refused}");
+}
+
+/// Ids are those of `vocab.json`, as in transformers' GPT2Tokenizer, and not of the order of merges.
+#[test]
+fn a_vocabulary_and_merges_make_a_tokenizer() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    at("vocab.json", r#"{"<|endoftext|>": 0, "a": 1, "b": 2, "Ġ": 3, "ab": 5, "Ġab": 4}"#);
+    at("merges.txt", "#version: 0.2\na b\nĠ ab\n");
+    let tokenizer = Tokenizer::open(Tokenizer::file_in(folder.path())).unwrap();
+    assert_eq!(tokenizer.encode("ab abb<|endoftext|>").unwrap(), [5, 4, 2, 0]);
+    assert_eq!((tokenizer.eos(), tokenizer.vocab_size()), (Some(0), 6));
+    at("tokenizer_config.json", r#"{"tokenizer_class": "CLIPTokenizer"}"#);
+    let refused = Tokenizer::open(folder.path().join("vocab.json")).err().unwrap().to_string();
+    assert!(refused.contains("CLIPTokenizer"), "{refused}");
 }

@@ -89,9 +89,8 @@ function fillMap() {
 }
 
 function fillPeak() {
-  const used = SHOWN.map((name) => [name, data.by_class[name]]);
-  const classes = [...used, ["gaps", data.gap_bytes]];
-  byId("classes").append(...classes.map(([name, count]) => {
+  byId("classes").append(...[...SHOWN, "gaps"].map((name) => {
+    const count = data.by_class[name];
     const share = count / data.peak_bytes;
     return row([element("th", { scope: "row" }, swatch(name), name), ["number", bytes(count)],
       ["number", percent(share)], ["bars", bar(share, name)]]);

@@ -16,7 +16,8 @@ export class Legend {
 
   show({ by_class }: Pick<Planned, "by_class">): void {
     const classes = CLASSES.filter((name) => (by_class[name] ?? 0) > 0);
-    this.#host.replaceChildren(...classes.map((name) => this.#button(name, by_class[name])));
+    const gaps = make("span", {}, make("i", { class: "swatch-gaps" }), "gaps", make("b", {}, bytes(by_class.gaps)));
+    this.#host.replaceChildren(...classes.map((name) => this.#button(name, by_class[name])), gaps);
   }
 
   #button(name: TensorClass, size: number): HTMLButtonElement {

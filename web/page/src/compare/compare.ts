@@ -1,6 +1,6 @@
 // What differs between two plans.
 
-import { CLASSES, type Planned, type TensorClass } from "../engine/types";
+import { type PeakRow, type Planned, ROWS } from "../engine/types";
 import { bytes, duration, percent } from "../format";
 
 /** The part of a plan that is compared. */
@@ -28,8 +28,8 @@ export interface Comparison {
   peak: Figure;
   /** Predicted seconds of a step. */
   step: Figure;
-  /** Bytes at the peak of each class that one of the plans has. */
-  classes: (Figure & { name: TensorClass })[];
+  /** Bytes at the peak of each class that one of the plans has, and of gaps. */
+  classes: (Figure & { name: PeakRow })[];
   /** Choices that differ. */
   choices: ChoicePair[];
 }
@@ -59,8 +59,8 @@ function listed(values: unknown): string {
 }
 
 export function compare(first: Comparable, second: Comparable): Comparison {
-  const size = (plan: Comparable, name: TensorClass): number => plan.by_class[name] ?? 0;
-  const classes = CLASSES.filter((name) => size(first, name) > 0 || size(second, name) > 0);
+  const size = (plan: Comparable, name: PeakRow): number => plan.by_class[name] ?? 0;
+  const classes = ROWS.filter((name) => size(first, name) > 0 || size(second, name) > 0);
   const choices = CHOICES.map(([name, text]) => {
     const of = ({ choices }: Comparable): string => text(choices as unknown as Choices) ?? "–";
     return { name, first: of(first), second: of(second) };

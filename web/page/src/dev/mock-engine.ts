@@ -169,6 +169,7 @@ class MockEngine implements Engine {
     for (const t of tensors) {
       by_class[t.class] = (by_class[t.class] ?? 0) + (isAlive(t, top) ? t.bytes : 0);
     }
+    by_class["gaps"] = Object.values(by_class).reduce((left, size) => left - size, peak);
     return JSON.stringify({
       peak_bytes: peak,
       lower_bound_bytes: ops[top]?.live ?? 0,

@@ -15,6 +15,14 @@ export const CLASSES = [
 ] as const;
 export type TensorClass = (typeof CLASSES)[number];
 
+/** Rows of the bytes at the peak: the classes, and last what no tensor has, alignment and holes. */
+export const ROWS = [...CLASSES, "gaps"] as const;
+
+export type PeakRow = (typeof ROWS)[number];
+
+/** Bytes at the peak of each class, and of gaps. They add up to the peak. */
+export type ByClass = Record<PeakRow, number>;
+
 /** The class that the wasm module exports. Every text is JSON. */
 export interface Engine {
   info(): string;
@@ -96,7 +104,7 @@ export interface Plan {
   peak_bytes: number;
   lower_bound_bytes: number;
   persistent_bytes: number;
-  by_class: Record<TensorClass, number>;
+  by_class: ByClass;
   /** Where the peak is and what takes its bytes, after "the peak is". */
   why: string;
   plan_ms: number;

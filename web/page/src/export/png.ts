@@ -1,7 +1,7 @@
 // A plan's map as an image, as the page draws it.
 
 import { type Theme, frameOf, paintScene } from "../arena/paint";
-import { CLASSES, type Planned } from "../engine/types";
+import { type Planned, ROWS } from "../engine/types";
 import { bytes } from "../format";
 import { HEADROOM, HEIGHT, LEGEND, TITLE, WIDTH } from "./sheet";
 
@@ -22,9 +22,9 @@ export function pngOf(planned: Planned, theme: Theme): Promise<Blob> {
   context.textBaseline = "alphabetic";
   context.fillStyle = theme.ink;
   context.fillText(`Memory of a training step: peak ${bytes(planned.peak_bytes)}`, frame.left, 22);
-  CLASSES.filter((name) => (planned.by_class[name] ?? 0) > 0).forEach((name, index) => {
+  ROWS.filter((name) => (planned.by_class[name] ?? 0) > 0).forEach((name, index) => {
     const [x, y] = [frame.left + index * 140, height - 16];
-    context.fillStyle = theme.classes[name];
+    context.fillStyle = name === "gaps" ? theme.muted : theme.classes[name];
     context.fillRect(x, y - 9, 10, 10);
     context.fillStyle = theme.muted;
     context.fillText(`${name} ${bytes(planned.by_class[name] ?? 0)}`, x + 16, y);

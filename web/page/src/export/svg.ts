@@ -2,7 +2,7 @@
 
 import { boxOf, sections, ticks, xOf, yOf } from "../arena/geometry";
 import { type Theme, frameOf } from "../arena/paint";
-import { CLASSES, type PlanTensor, type Planned } from "../engine/types";
+import { type PlanTensor, type Planned, ROWS } from "../engine/types";
 import { bytes, roundBytes } from "../format";
 import { HEADROOM, HEIGHT, LEGEND, TITLE, WIDTH } from "./sheet";
 
@@ -35,10 +35,10 @@ export function svgOf(planned: Planned, theme: Theme): string {
     return end - x > 7 * label.length ? bar + text(x, bottom + 24, label) : bar;
   });
   const peak = round(yOf(frame, planned.peak_bytes));
-  const classes = CLASSES.filter((name) => (planned.by_class[name] ?? 0) > 0);
+  const classes = ROWS.filter((name) => (planned.by_class[name] ?? 0) > 0);
   const legend = classes.map((name, index) => {
     const [x, y] = [frame.left + index * 120, height - 16];
-    const swatch = `<rect x="${x}" y="${y - 9}" width="10" height="10" rx="2" fill="${theme.classes[name]}"/>`;
+    const swatch = `<rect x="${x}" y="${y - 9}" width="10" height="10" rx="2" fill="${name === "gaps" ? theme.muted : theme.classes[name]}"/>`;
     return swatch + text(x + 16, y, `${name} ${bytes(planned.by_class[name] ?? 0)}`);
   });
   const size = `viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH}" height="${height}"`;

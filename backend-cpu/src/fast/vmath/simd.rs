@@ -1,4 +1,4 @@
-//! Instruction sets, and how a generic loop is instantiated for each.
+//! Vectors of each instruction set, and how a generic loop is instantiated for each.
 
 /// Width in f32 of the partial sums of every reduction, and what tile widths are a multiple of: the
 /// widest vector of any instruction set, so that layouts do not depend on the one in use.
@@ -215,82 +215,6 @@ mod x86 {
     }
 }
 
-/// An instruction set this CPU is known to have: a value other than [`Isa::PORTABLE`] comes from
-/// [`Isa::detect`] or [`Isa::available`] only, so holding one is the proof.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Isa(pub(crate) Level);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-    /// With products of pairs of bf16, for what takes them: the rest is as for AVX-512.
-    #[cfg(target_arch = "x86_64")]
-    Avx512Bf16,
-}
-
-impl Isa {
-    /// What the target was compiled for.
-    pub const PORTABLE: Isa = Isa(Level::Portable);
-
-    /// The widest one this CPU has. A few loads: the standard library caches `cpuid`.
-    pub fn detect() -> Isa {
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("fma")
-                && is_x86_feature_detected!("f16c")
-            {
-                if is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512bw")
-                    && is_x86_feature_detected!("avx512cd")
-                    && is_x86_feature_detected!("avx512dq")
-                    && is_x86_feature_detected!("avx512vl")
-                {
-                    let pairs = is_x86_feature_detected!("avx512bf16");
-                    return Isa(if pairs { Level::Avx512Bf16 } else { Level::Avx512 });
-                }
-                return Isa(Level::Avx2);
-            }
-        }
-        Isa::PORTABLE
-    }
-
-    /// Every one this CPU has, the narrowest first.
-    pub fn available() -> impl Iterator<Item = Isa> {
-        #[cfg(target_arch = "x86_64")]
-        let all = [Level::Portable, Level::Avx2, Level::Avx512, Level::Avx512Bf16];
-        #[cfg(not(target_arch = "x86_64"))]
-        let all = [Level::Portable];
-        let best = Isa::detect().0 as usize;
-        all.into_iter().filter(move |&level| level as usize <= best).map(Isa)
-    }
-
-    /// Whether it multiplies pairs of bf16.
-    pub(crate) fn multiplies_bf16(self) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        return self.0 == Level::Avx512Bf16;
-        #[cfg(not(target_arch = "x86_64"))]
-        false
-    }
-
-    /// `portable`, `avx2`, `avx512` or `avx512-bf16`.
-    pub fn name(self) -> &'static str {
-        match self.0 {
-            Level::Portable => "portable",
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => "avx2",
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => "avx512",
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512Bf16 => "avx512-bf16",
-        }
-    }
-}
-
 /// `dispatched!(fn name<T>(a: A) -> R = body)` defines `name(isa, a)`, which runs `body::<S, T>(a)`
 /// compiled for the instruction set `isa`. `body` and what it calls must be `#[inline(always)]`:
 /// only what is inlined is compiled for the wider set.
@@ -301,7 +225,7 @@ macro_rules! dispatched {
         $(#[$meta])*
         #[allow(clippy::too_many_arguments, reason = "kernels take the dimensions one by one")]
         $vis fn $name $(<$($T: $crate::fast::vmath::Storage),+>)? (
-            isa: $crate::fast::vmath::Isa, $($arg: $type),*
+            isa: $crate::isa::Isa, $($arg: $type),*
         ) $(-> $ret)? {
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,f16c")]
@@ -315,18 +239,18 @@ macro_rules! dispatched {
             fn avx512 $(<$($T: $crate::fast::vmath::Storage),+>)? ($($arg: $type),*) $(-> $ret)? {
                 $body::<$crate::fast::vmath::Avx512, $($($T),+)?>($($arg),*)
             }
-            match isa.0 {
-                $crate::fast::vmath::Level::Portable => {
-                    $body::<$crate::fast::vmath::Portable, $($($T),+)?>($($arg),*)
+            match isa.level() {
+                // SAFETY: an `Isa` of this level is proof of every feature enabled above.
+                #[cfg(target_arch = "x86_64")]
+                $crate::isa::Level::Avx2 => unsafe { avx2($($arg),*) },
+                #[cfg(target_arch = "x86_64")]
+                $crate::isa::Level::Avx512
+                | $crate::isa::Level::Avx512Bf16
+                | $crate::isa::Level::Amx => {
+                    // SAFETY: as above, and wider ones have these features too.
+                    unsafe { avx512($($arg),*) }
                 }
-                // SAFETY: `Isa::detect` found every feature enabled above.
-                #[cfg(target_arch = "x86_64")]
-                $crate::fast::vmath::Level::Avx2 => unsafe { avx2($($arg),*) },
-                // SAFETY: `Isa::detect` found every feature enabled above.
-                #[cfg(target_arch = "x86_64")]
-                $crate::fast::vmath::Level::Avx512 | $crate::fast::vmath::Level::Avx512Bf16 => unsafe {
-                    avx512($($arg),*)
-                },
+                _ => $body::<$crate::fast::vmath::Portable, $($($T),+)?>($($arg),*),
             }
         }
     };
