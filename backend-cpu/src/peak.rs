@@ -4,6 +4,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use tightrope_core::threads::side_by_side;
+
 use crate::arena::Arena;
 #[cfg(target_arch = "x86_64")]
 use crate::fast::gemm::amx;
@@ -80,11 +82,7 @@ type Kernel = (fn(usize) -> f32, usize);
 /// Operations a second of `kernel` on all threads.
 fn operations(threads: usize, (run, each): Kernel) -> f64 {
     let seconds = best(|| {
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| black_box(run(black_box(ROUNDS))));
-            }
-        });
+        side_by_side(0..threads, |_| black_box(run(black_box(ROUNDS))));
     });
     (threads * ROUNDS * CHAINS * each) as f64 / seconds
 }
@@ -124,10 +122,8 @@ fn read(memory: &[u64], threads: usize) -> f64 {
     let (sum, rounds) = (sum_kernel(), rounds(memory));
     let part = memory.len().div_ceil(threads);
     let seconds = best(|| {
-        std::thread::scope(|scope| {
-            for own in memory.chunks(part) {
-                scope.spawn(move || (0..rounds).for_each(|_| _ = black_box(sum(black_box(own)))));
-            }
+        side_by_side(memory.chunks(part), |own| {
+            (0..rounds).for_each(|_| _ = black_box(sum(black_box(own))));
         });
     });
     (rounds * size_of_val(memory)) as f64 / seconds
@@ -140,10 +136,8 @@ fn copied(memory: &mut [u64], threads: usize) -> f64 {
     let (from, to) = memory.split_at_mut(memory.len() / 2);
     let part = from.len().div_ceil(threads);
     let seconds = best(|| {
-        std::thread::scope(|scope| {
-            for (to, from) in to.chunks_mut(part).zip(from.chunks(part)) {
-                scope.spawn(move || (0..rounds).for_each(|_| to.copy_from_slice(black_box(from))));
-            }
+        side_by_side(to.chunks_mut(part).zip(from.chunks(part)), |(to, from)| {
+            (0..rounds).for_each(|_| to.copy_from_slice(black_box(from)));
         });
     });
     bytes as f64 / seconds
@@ -155,15 +149,9 @@ fn changed(memory: &mut [u64], threads: usize) -> f64 {
     let bytes = 2 * rounds * size_of_val(memory);
     let part = memory.len().div_ceil(threads);
     let seconds = best(|| {
-        std::thread::scope(|scope| {
-            for own in memory.chunks_mut(part) {
-                scope.spawn(move || {
-                    for _ in 0..rounds {
-                        black_box(&mut *own)
-                            .iter_mut()
-                            .for_each(|word| *word = word.wrapping_add(1));
-                    }
-                });
+        side_by_side(memory.chunks_mut(part), |own| {
+            for _ in 0..rounds {
+                black_box(&mut *own).iter_mut().for_each(|word| *word = word.wrapping_add(1));
             }
         });
     });

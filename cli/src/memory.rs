@@ -17,6 +17,9 @@ use signal_hook::low_level::{exit, register};
 /// Bytes of the allocation that was refused last; 0 before the first one.
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
 
+/// Set while a panic's backtrace is made: Rust's library waits for a lock that it holds itself where memory runs out meanwhile.
+static TRACING: AtomicBool = AtomicBool::new(false);
+
 /// What the kind of a failure that doesn't fit exits with.
 const DOES_NOT_FIT: i32 = 3;
 
@@ -29,6 +32,9 @@ static ALLOCATOR: Noting = Noting;
 fn noted(given: *mut u8, bytes: usize) -> *mut u8 {
     if given.is_null() {
         REFUSED.store(bytes.max(1), Ordering::Relaxed);
+        if TRACING.load(Ordering::Relaxed) {
+            end();
+        }
     }
     given
 }
@@ -69,13 +75,18 @@ pub fn listen() -> io::Result<()> {
         let bytes = REFUSED.load(Ordering::Relaxed);
         // What a thread begins with is asked of the system past this allocator.
         if bytes > 0 || io::Error::last_os_error().kind() == io::ErrorKind::OutOfMemory {
-            say_no_more(bytes, JSON.load(Ordering::Relaxed));
-            exit(DOES_NOT_FIT);
+            end();
         }
     };
     // SAFETY: what runs in the handler reads two numbers, writes to descriptors and ends the process, without a lock or an
     // allocation.
     unsafe { register(SIGABRT, ended) }.map(drop)
+}
+
+/// Ends the process with the sentence, without a lock or an allocation.
+fn end() {
+    say_no_more(REFUSED.load(Ordering::Relaxed), JSON.load(Ordering::Relaxed));
+    exit(DOES_NOT_FIT);
 }
 
 /// Backtraces that `RUST_BACKTRACE` asks for are of panics alone. Rust's library prints one where memory runs out too, takes memory for it,
@@ -88,7 +99,9 @@ pub fn trace_panics_alone() {
     // SAFETY: `main` calls this before it starts a thread.
     unsafe { std::env::remove_var(ASKED) };
     std::panic::set_hook(Box::new(|panic| {
+        TRACING.store(true, Ordering::Relaxed);
         eprintln!("{panic}\n{}", Backtrace::force_capture());
+        TRACING.store(false, Ordering::Relaxed);
     }));
 }
 

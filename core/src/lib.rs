@@ -37,6 +37,7 @@ mod session;
 pub mod shards;
 mod target;
 mod tensor;
+pub mod threads;
 mod types;
 mod variants;
 

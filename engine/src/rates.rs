@@ -8,7 +8,7 @@
 //! let device = cpu(2)?;
 //! let known = Store::of_user().known(&*device, Precision::F32, 2);
 //! println!("a step is estimated {}", known.origin());
-//! assert_eq!(known.measured(), known.origin() == "from rates measured on this device");
+//! assert_eq!(known.measured(), known.origin().starts_with("from rates measured"));
 //! # Ok::<(), tightrope::Error>(())
 //! ```
 

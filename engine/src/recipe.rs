@@ -182,6 +182,22 @@ impl Recipe {
             return Self::from_checkpoint(said, path);
         }
         let dir = directory::existing(named, said.run.out.as_deref())?;
+        loop {
+            let listed = checkpoint::list(&dir).ok();
+            let error = match Self::of_run(said, &dir) {
+                Err(error) => error,
+                recipe => return recipe,
+            };
+            // Whoever trains in it removes checkpoints while they're read here.
+            directory::refuse_taken(&dir)?;
+            if checkpoint::list(&dir).ok() == listed {
+                return Err(error);
+            }
+        }
+    }
+
+    /// The recipe of a run that goes on in its directory.
+    fn of_run(said: &Settings, dir: &Path) -> Result<Self> {
         let file = dir.join(RUN_SETTINGS);
         // Somebody else's run could show lines of any file in what is wrong with it.
         if file.is_symlink() {
@@ -195,12 +211,12 @@ impl Recipe {
         settings.rechoose_micro_batch(said);
         settings.check()?;
         let mut notes = Vec::new();
-        let (start, model) = if checkpoint::list(&dir).help("check the run directory")?.is_empty() {
+        let (start, model) = if checkpoint::list(dir).help("check the run directory")?.is_empty() {
             notes.push("the run has no checkpoint yet and starts from the beginning".to_owned());
             let model = described(&settings)?;
             (Self::fresh(&settings)?, model)
         } else {
-            let source = Source::open(&dir)?;
+            let source = Source::open(dir)?;
             source.keeps_adapters(said)?;
             notes.extend(source.notes.iter().cloned());
             let model = source.config.clone();
@@ -212,7 +228,7 @@ impl Recipe {
         }
         let unchanged = before.memory == settings.memory
             && before.train.micro_batch == settings.train.micro_batch;
-        let own = if unchanged { PlanFile::read(&directory::plan_file(&dir)).ok() } else { None };
+        let own = if unchanged { PlanFile::read(&directory::plan_file(dir)).ok() } else { None };
         let mut recipe = Self::finished(settings, model, start, notes)?;
         let note = recipe.start.checkpoint().and_then(|checkpoint| {
             schedule_note(
@@ -222,7 +238,7 @@ impl Recipe {
             )
         });
         recipe.notes.extend(note);
-        Ok(Self { resumes: Some(dir), own, ..recipe })
+        Ok(Self { resumes: Some(dir.to_owned()), own, ..recipe })
     }
 
     /// The recipe of the run in `run.out`, which goes on where there is one and begins where there is none: the same words start a run, and

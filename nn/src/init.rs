@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::thread;
 
 use tightrope_core::ops::{RandomKey, fill_uniform};
+use tightrope_core::threads::side_by_side;
 
 use crate::params::{Init, Parameter};
 
@@ -46,10 +47,8 @@ fn fill_on(threads: usize, parameter: &Parameter, seed: u64, first: usize, out: 
         return fill(parameter, seed, first, out);
     }
     let share = out.len().div_ceil(threads);
-    thread::scope(|scope| {
-        for (index, out) in out.chunks_mut(share).enumerate() {
-            scope.spawn(move || fill(parameter, seed, first + index * share, out));
-        }
+    side_by_side(out.chunks_mut(share).enumerate(), |(index, out)| {
+        fill(parameter, seed, first + index * share, out);
     });
 }
 

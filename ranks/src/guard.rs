@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
-use std::thread;
+use std::thread::Builder;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGUSR1, SIGXCPU};
 use signal_hook::iterator::Signals;
@@ -56,12 +56,16 @@ fn run() -> io::Result<ExitStatus> {
     let mut signals = Signals::new(SIGNALS)?;
     let mut child = begin(std::env::current_exe()?.as_os_str())?;
     let process = i32::try_from(child.id()).unwrap_or_default();
-    thread::spawn(move || {
+    let pass_on = move || {
         for signal in signals.forever() {
             // SAFETY: a signal to a child. Once that was waited for, this process ends.
             unsafe { libc::kill(process, signal) };
         }
-    });
+    };
+    if let Err(error) = Builder::new().spawn(pass_on) {
+        child.kill()?;
+        return Err(error);
+    }
     child.wait()
 }
 

@@ -11,7 +11,7 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 pub use greeting::Secret;
@@ -89,8 +89,8 @@ impl Tcp {
                 stream.set_nodelay(true)?;
                 let reading = stream.try_clone()?;
                 let inflow = Arc::clone(&inflow);
-                threads.push(thread::spawn(move || write(&stream, &leaving)));
-                threads.push(thread::spawn(move || read(reading, &coming, &inflow)));
+                threads.push(Builder::new().spawn(move || write(&stream, &leaving))?);
+                threads.push(Builder::new().spawn(move || read(reading, &coming, &inflow))?);
             }
             to.push(sender);
             from.push(receiver);

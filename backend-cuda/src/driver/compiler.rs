@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::thread;
 
+use tightrope_core::threads::side_by_side;
+
 use super::cache_key;
 use super::nvrtc::Nvrtc;
 use crate::source::{self, Kernel};
@@ -68,12 +70,8 @@ fn heaviest_first<T: Sync, R: Send>(
         }
         done
     };
-    let mut done = thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers.min(items.len())).map(|_| scope.spawn(take)).collect();
-        let done =
-            workers.into_iter().flat_map(|worker| worker.join().expect("work doesn't panic"));
-        done.collect::<Vec<_>>()
-    });
+    let workers = 0..workers.min(items.len());
+    let mut done: Vec<_> = side_by_side(workers, |_| take()).into_iter().flatten().collect();
     done.sort_unstable_by_key(|&(index, _)| index);
     done.into_iter().map(|(_, result)| result).collect()
 }

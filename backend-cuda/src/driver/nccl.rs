@@ -11,7 +11,7 @@ pub mod emulated;
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::thread;
+use std::thread::{self, Builder};
 use std::time::Duration;
 
 pub use api::{Api, Made, UniqueId};
@@ -63,7 +63,7 @@ impl Communicator {
         let (sender, receiver) = channel();
         let (calls, on_thread) = (Arc::clone(api), Arc::clone(&begin));
         // The call waits for all ranks, however long they take.
-        thread::spawn(move || {
+        let meet = move || {
             let met = on_thread().and_then(|()| {
                 let mut made = std::ptr::null_mut();
                 // SAFETY: a handle is written; the device is current.
@@ -72,7 +72,8 @@ impl Communicator {
             });
             // Nobody hears it where it took too long.
             let _ = sender.send(met);
-        });
+        };
+        Builder::new().spawn(meet).map_err(|error| format!("no thread starts: {error}"))?;
         let late = |_| format!("{}: not all {count} ranks came within 60 s", api.name());
         let Sent(made) = receiver.recv_timeout(MEETING).map_err(late)??;
         Ok(Self { api: Arc::clone(api), made, rank, count, registered: None, begin })
@@ -180,7 +181,7 @@ impl Communicator {
         let made = Sent(std::mem::replace(&mut self.made, std::ptr::null_mut()));
         let (sender, receiver) = channel();
         let (begin, api) = (Arc::clone(&self.begin), Arc::clone(&self.api));
-        thread::spawn(move || {
+        let take_back = move || {
             let Sent(made) = { made };
             if begin().is_ok() {
                 // SAFETY: the library made it, and nothing uses it any more.
@@ -188,8 +189,9 @@ impl Communicator {
             }
             drop(api);
             let _ = sender.send(());
-        });
-        // One that is late is left to the end of the process.
+        };
+        // One that is late, or that no thread starts for, is left to the end of the process.
+        let _ = Builder::new().spawn(take_back);
         let _ = receiver.recv_timeout(PARTING);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread;
 
 use minijinja::Value;
+use tightrope_core::threads;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::files::Layout;
@@ -293,11 +294,7 @@ fn side_by_side(
     if block.len() <= 8 * workers {
         return encode(block);
     }
-    thread::scope(|scope| {
-        let threads: Vec<_> = block.chunks(each).map(|rows| scope.spawn(|| encode(rows))).collect();
-        let results = threads.into_iter().map(|thread| thread.join());
-        results.flat_map(|rows| rows.unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
-    })
+    threads::side_by_side(block.chunks(each), encode).into_iter().flatten().collect()
 }
 
 /// Some of the rows of [`Chats`], as sequences: those of a row follow each other. Cheap to clone.

@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::io::{BufReader, Cursor};
+use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::thread;
 
 use png::{ColorType, Transformations};
+use tightrope_core::threads::side_by_side;
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
@@ -128,26 +130,20 @@ impl Size {
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let each = files.len().div_ceil(threads);
         let parts = files.chunks(each).zip(pixels.chunks_mut(each * self.shape.elements()));
-        thread::scope(|scope| {
-            let started: Vec<_> = parts
-                .map(|(files, pixels)| {
-                    scope.spawn(move || {
-                        let images = pixels.chunks_exact_mut(self.shape.elements());
-                        files.iter().zip(images).try_for_each(|(file, out)| self.fit(file, out))
-                    })
-                })
-                .collect();
-            // The first file that is broken, whichever thread was faster.
-            let stopped =
-                || Err(broken("the folder", "a thread that decodes images panicked".to_owned()));
-            started.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| stopped()))
-        })?;
+        let decoded = side_by_side(parts, |(files, pixels)| {
+            let mut images = files.iter().zip(pixels.chunks_exact_mut(self.shape.elements()));
+            images.try_for_each(|(file, out)| self.fit(file, out))
+        });
+        // The first file that is broken, whichever thread was faster.
+        decoded.into_iter().collect::<Result<()>>()?;
         Ok(pixels)
     }
 
     /// Decodes a file and writes it in this size, as planes.
     fn fit(&self, file: &Path, out: &mut [u8]) -> Result<()> {
-        let image = decode(file)?;
+        let image = catch_unwind(|| decode(file)).unwrap_or_else(|_| {
+            Err(broken(&file.display().to_string(), "its decoder panicked".to_owned()))
+        })?;
         if !self.resized && image.shape != self.shape {
             let problem = format!(
                 "it is {}, and the first image is {}: give the model an image size, which all are resampled to",

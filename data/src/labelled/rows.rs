@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 
+use tightrope_core::threads;
+
 use super::row::Row;
 use super::{File, LabelledTexts};
 use crate::chat::refused;
@@ -104,14 +106,8 @@ fn side_by_side<T: Sync, R: Send>(
 ) -> impl Iterator<Item = R> {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let each = items.len().div_ceil(workers).max(1);
-    let made: Vec<Vec<R>> = thread::scope(|scope| {
-        let work = |part: &[T]| part.iter().map(&make).collect();
-        let threads: Vec<_> =
-            items.chunks(each).map(|part| scope.spawn(move || work(part))).collect();
-        let results = threads.into_iter().map(thread::ScopedJoinHandle::join);
-        results.map(|part| part.unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
-    });
-    made.into_iter().flatten()
+    let work = |part: &[T]| part.iter().map(&make).collect::<Vec<R>>();
+    threads::side_by_side(items.chunks(each), work).into_iter().flatten()
 }
 
 impl LabelledRows {

@@ -10,6 +10,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use tightrope_core::threads::side_by_side;
 use tokenizers::TruncationParams;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -179,13 +180,8 @@ impl HuggingFace {
             }
             done
         };
-        let mut encoded = thread::scope(|scope| {
-            let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-            threads
-                .into_iter()
-                .flat_map(|thread| thread.join().unwrap_or_else(|p| panic::resume_unwind(p)))
-                .collect::<Vec<_>>()
-        });
+        let encoded = side_by_side(0..workers, |_| work());
+        let mut encoded: Vec<_> = encoded.into_iter().flatten().collect();
         encoded.sort_unstable_by_key(|(index, _)| *index);
         let mut ids = Vec::with_capacity(text.len() / 3);
         for (_, piece) in encoded {

@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
+use std::thread::Builder;
 use std::time::Duration;
 
 use tightrope_core::DeviceKind;
@@ -82,13 +82,13 @@ fn follow(
     let _ = input.as_mut().map(|input| input.write_all(&asked));
     drop(input);
     let mut complaints = child.stderr.take();
-    let complaints = thread::spawn(move || {
+    let complaints = Builder::new().spawn(move || {
         let mut text = vec![];
         let _ = complaints.as_mut().map(|pipe| pipe.read_to_end(&mut text));
         String::from_utf8_lossy(&text).into_owned()
     });
     let (send, events) = channel();
-    thread::spawn(move || {
+    let hearing = Builder::new().spawn(move || {
         let lines = output.map(|output| BufReader::new(output).lines());
         for line in lines.into_iter().flatten().map_while(io::Result::ok) {
             let event = line.strip_prefix(MARK).and_then(|line| serde_json::from_str(line).ok());
@@ -97,6 +97,9 @@ fn follow(
             }
         }
     });
+    let (Ok(complaints), Ok(_)) = (complaints, hearing) else {
+        return Ended::Never("no thread can be started that hears their process".to_owned());
+    };
     match listen(&events, running, request.cases(), tell) {
         Heard::All => Ended::Told,
         Heard::Silence(at) => {

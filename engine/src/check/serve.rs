@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, Builder};
 
 use serde::{Deserialize, Serialize};
 use tightrope_core::conformance::{Mode, Outcome, reference, try_against};
@@ -170,9 +170,12 @@ impl<'a> Made<'a> {
         };
         let threads = thread::available_parallelism().map_or(1, Into::into);
         thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            let threads: Vec<_> =
+                (0..threads).map(|_| Builder::new().spawn_scoped(scope, work)).collect();
             meanwhile();
-            let joined = threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default());
+            // Cases that no thread was started for are made when they're asked for.
+            let threads = threads.into_iter().flatten();
+            let joined = threads.flat_map(|thread| thread.join().unwrap_or_default());
             self.cases.extend(joined);
         });
     }

@@ -19,7 +19,7 @@ use std::{
     io,
     process::Command,
     sync::atomic::{AtomicBool, Ordering},
-    thread,
+    thread::Builder,
 };
 
 use tightrope_core::{Ranks, RanksError};
@@ -78,10 +78,10 @@ fn launch() {
         command.args(&words[2..]);
         // A line of input stands for Ctrl+C.
         static STOP: AtomicBool = AtomicBool::new(false);
-        thread::spawn(|| {
+        Builder::new().spawn(|| {
             let read = io::stdin().read_line(&mut String::new());
             STOP.store(read.is_ok_and(|bytes| bytes > 0), Ordering::Relaxed);
-        });
+        })?;
         let ended = Launch::find(None)?.run(count, &command, TIME_OUT, &STOP)?;
         if let Some((rank, how)) = &ended.first {
             println!("rank {rank} failed first: {how}");

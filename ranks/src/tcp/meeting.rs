@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};
-use std::thread;
+use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
 use super::greeting::{Card, Secret, greet, read, send};
@@ -134,18 +134,18 @@ impl Meeting {
         let is_near = first.peer_addr()?.ip().to_canonical().is_loopback();
         let mut hall = Hall::new(listener, self.secret.as_ref(), (rank, count))?;
         let (before, after) = thread::scope(|scope| {
-            let before = scope.spawn(|| {
+            let before = Builder::new().spawn_scoped(scope, || {
                 let reach = |(peer, &(address, port)): (usize, &(IpAddr, u16))| {
                     let is_elsewhere = address.is_loopback() && !is_near;
                     let host = if is_elsewhere { self.host.clone() } else { address.to_string() };
                     self.reach((&host, port), peer, until, |_| Ok(own))
                 };
                 (1..rank).zip(&places).map(reach).collect::<io::Result<Vec<TcpStream>>>()
-            });
+            })?;
             let after = hall.receive(rank, until);
             let ended = || io::Error::other("a thread has ended that connects with other ranks");
-            (before.join().unwrap_or_else(|_| Err(ended())), after)
-        });
+            io::Result::Ok((before.join().unwrap_or_else(|_| Err(ended())), after))
+        })?;
         let (before, after) = (before?, after?);
         let after = after.into_iter().map(|arrived| Some(arrived.stream));
         let before = before.into_iter().map(Some);

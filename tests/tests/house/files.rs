@@ -54,6 +54,27 @@ fn core_and_models_have_no_unsafe_code() {
     }
 }
 
+/// Threads of `spawn` panic where the system starts none: memory or a limit has run out.
+#[test]
+fn threads_that_the_system_refuses_are_no_panic() {
+    let of_users = |path: &&PathBuf| {
+        let parts = ["tests", "examples", "bench", "xtask", "tests.rs"];
+        !path
+            .strip_prefix(root())
+            .is_ok_and(|path| path.iter().any(|part| parts.iter().any(|p| part == *p)))
+    };
+    let mut found = vec![];
+    for path in sources(root()).iter().filter(of_users) {
+        let text = text(path);
+        let own = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let starts = |line: &&str| line.contains("scope.spawn(") || line.contains("thread::spawn(");
+        found.extend(
+            own.lines().filter(starts).map(|line| format!("{}: {}", shown(path), line.trim())),
+        );
+    }
+    assert_eq!(found, [] as [String; 0], "tightrope_core::threads, or a Builder, in its place");
+}
+
 #[test]
 fn nothing_is_left_to_do() {
     // In halves, or this file would find itself.

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::thread;
+use std::thread::{self, Builder};
 
 use tightrope_core::{DeviceError, Linked, Links};
 
@@ -192,7 +192,8 @@ impl Links for Emulated {
         device.register();
         drop(device);
         let device = Arc::downgrade(&self.device);
-        thread::spawn(move || go_on(&device, &|| shared.was_wanted(rank)));
+        let go_on = move || go_on(&device, &|| shared.was_wanted(rank));
+        Builder::new().spawn(go_on).map_err(|error| error.to_string())?;
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! What a process takes beyond its plan: at its peak at most 32 MiB, in runs that are drawn.
 
 use std::fs;
+use std::path::Path;
 
 use crate::chamber::{Case, Chamber};
 use crate::command::Orders;
@@ -40,6 +41,7 @@ pub fn attempt(case: &mut Case<'_>) -> anyhow::Result<Tally> {
         results::copy(&measured, &case.dir.join("cache"))?;
     } else {
         case.run(&words.replace("--out a", "--out other"), &Orders::none())?;
+        trust(&case.dir.join("cache"))?;
         results::copy(&case.dir.join("cache"), &case.dir.join("measured"))?;
         // Another case may have been as fast.
         let _ = fs::rename(case.dir.join("measured"), &measured);
@@ -64,4 +66,24 @@ pub fn attempt(case: &mut Case<'_>) -> anyhow::Result<Tally> {
         }
         Ok(Well::Identical)
     })))
+}
+
+/// Has kept rates count as measured again: those of a machine with other work would be measured by the run that counts.
+fn trust(cache: &Path) -> anyhow::Result<()> {
+    let mut kept = 0;
+    for entry in fs::read_dir(cache.join("tightrope"))? {
+        let path = entry?.path();
+        let is_rates =
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("rates-"));
+        if is_rates {
+            let mut text = fs::read_to_string(&path)?;
+            for trust in ["under_load", "new", "doubted"] {
+                text = text.replace(&format!("\"{trust}\""), "\"again\"");
+            }
+            fs::write(&path, text)?;
+            kept += 1;
+        }
+    }
+    anyhow::ensure!(kept > 0, "no rates are kept in {}", cache.display());
+    Ok(())
 }
