@@ -178,6 +178,28 @@ def test_ctrl_c_keeps_what_train_had_done(text, tmp_path):
     assert result["steps"] == 5
 
 
+TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
+SRUN = {"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_LOCALID": "2", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": "7"}
+
+
+@pytest.mark.parametrize(("launched", "place"), [(TORCHRUN, "rank 1 of 2"), (SRUN, "rank 2 of 4")])
+def test_one_of_several_processes_trains_by_itself_only_where_that_is_said(text, launched, place):
+    trained = (
+        "import sys, tightrope as tr; "
+        "trainer = tr.Trainer(preset='tiny', context=16, batch=4, device='cpu', threads=1, data=sys.argv[1], steps=2{}); "
+        "print(trainer.step().step)"
+    )
+
+    def run(said):
+        words = [sys.executable, "-c", trained.format(said), str(text)]
+        return subprocess.run(words, env=os.environ | launched, capture_output=True, text=True, timeout=120)
+
+    refused = run("")
+    assert refused.returncode != 0 and place in refused.stderr and "run.ranks = 1" in refused.stderr, refused.stderr
+    alone = run(", settings={'run.ranks': 1}")
+    assert alone.stdout == "1\n", alone.stderr
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_raises_and_does_not_hang(tiny):
     trainer = tr.Trainer(**tiny, steps=2)

@@ -3,17 +3,23 @@
 #[cfg(not(target_family = "wasm"))]
 use std::path::PathBuf;
 
+#[cfg(not(target_family = "wasm"))]
+use anyhow::anyhow;
 use serde_json::{Value, json};
 use tightrope_core::Backend;
 #[cfg(not(target_family = "wasm"))]
 use tightrope_core::Ranks;
 use tightrope_nn::{self as nn, Architecture, TrainerConfig};
+#[cfg(not(target_family = "wasm"))]
+use tightrope_ranks::Launched;
 
 use super::Recipe;
 #[cfg(not(target_family = "wasm"))]
 use crate::check;
 #[cfg(not(target_family = "wasm"))]
 use crate::devices::Spec;
+#[cfg(not(target_family = "wasm"))]
+use crate::error::Error;
 use crate::error::{Help as _, Result};
 #[cfg(not(target_family = "wasm"))]
 use crate::plan::room_for_copy;
@@ -149,12 +155,15 @@ impl Planned {
     /// before `Started::begin`.
     ///
     /// # Errors
-    /// Weights that don't fit, and those of the device.
+    /// Weights that don't fit, those of the device, and a process that was launched as one of several and would train by itself.
     #[cfg(not(target_family = "wasm"))]
     pub fn start<'a>(
         mut self,
         mut devices: impl FnMut(&Spec) -> Result<Box<dyn Backend>> + 'a,
     ) -> Result<Started<'a>> {
+        if self.ranks.is_none() {
+            refuse_one_of_many(&self.recipe.record)?;
+        }
         let plan = self.json()?;
         let spec = self.recipe.step.device.clone();
         let record = self.recipe.record.clone();
@@ -163,6 +172,21 @@ impl Planned {
         let reopen = Box::new(move || Box::pin(std::future::ready(devices(&spec))) as Opening<'a>);
         let run = Run::start(self.parts(reopen)?)?;
         Ok(Started { run, record, plan, out, resumes, texts })
+    }
+}
+
+/// Refuses a process that was launched as one of several and isn't connected with the others: each would train the same model by itself.
+/// `run.ranks = 1` says that it is to train its own.
+#[cfg(not(target_family = "wasm"))]
+fn refuse_one_of_many(settings: &Settings) -> Result<()> {
+    let launched = Launched::from_env().help("launch every process alike")?;
+    let trains_its_own = settings.is_said("run.ranks") && settings.run.ranks == 1;
+    match launched.filter(|launched| launched.count > 1 && !trains_its_own) {
+        None => Ok(()),
+        Some(Launched { rank, count, .. }) => Err(Error::usage(
+            anyhow!("this process was launched as rank {rank} of {count}, and would train by itself"),
+            "train together by `tightrope train`, or say run.ranks = 1 where each process is to train a model of its own",
+        )),
     }
 }
 
