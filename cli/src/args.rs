@@ -5,6 +5,7 @@
 
 mod data;
 mod eval;
+mod export;
 mod generate;
 
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ use crate::settings::{
 
 pub use data::{Data, DataShow, Tokenize, Tokenizer, TokenizerTrain};
 pub use eval::Eval;
+pub use export::Export;
 pub use generate::Generate;
 
 const AFTER_HELP: &str = "\
@@ -213,26 +215,6 @@ pub struct Plan {
     /// Print the plan as one JSON object on stdout
     #[arg(long)]
     pub json: bool,
-}
-
-/// `tightrope export`
-#[derive(Debug, Args)]
-#[command(after_long_help = "Examples:
-  tightrope export runs/a models/a --precision bf16
-  tightrope export runs/adapters models/merged --merge")]
-pub struct Export {
-    /// Run, checkpoint (directory or .tar) or Hugging Face directory
-    #[arg(value_hint = ValueHint::AnyPath)]
-    pub model: PathBuf,
-    /// New directory
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub out: PathBuf,
-    /// Add adapters to the weights that they are beside
-    #[arg(long)]
-    pub merge: bool,
-    /// Settings: where weights and adapters lie, and the type of the numbers.
-    #[command(flatten)]
-    pub settings: SettingArgs,
 }
 
 /// `tightrope verify`
@@ -454,9 +436,13 @@ mod tests {
         Cli::try_parse_from(words).unwrap().command
     }
 
-    fn train(words: &str) -> Result<Settings, SettingsError> {
+    fn said(words: &str) -> Result<Settings, SettingsError> {
         let Command::Train(train) = parse(&format!("train {words}")) else { unreachable!() };
-        let (settings, _) = train.settings.said(Reader::Train)?;
+        Ok(train.settings.said(Reader::Train)?.0)
+    }
+
+    fn train(words: &str) -> Result<Settings, SettingsError> {
+        let settings = said(words)?;
         settings.check().map(|()| settings)
     }
 
@@ -482,7 +468,8 @@ mod tests {
 
     #[test]
     fn every_flag_reaches_its_setting() {
-        let settings = train(
+        // Steps and epochs contradict each other.
+        let settings = said(
             "--preset gpt2 --layers 2 --channels 64 --heads 4 --kv-heads 4 --hidden 256 \
              --context 128 --vocab 512 --image-size 8 --patch-size 4x2 --family gpt2 --init m --batch 8 --micro-batch 4 \
              --steps 10 --lr 1e-3 --min-lr 1e-4 --warmup 2 --optimizer lion --schedule linear \
@@ -491,7 +478,7 @@ mod tests {
              --out runs/x --device cpu --precision bf16 --threads 2 --ranks 2 --context-ranks 2 --interconnect pcie4 --rank-timeout 9 --insecure-ranks --shard 3 --log-every 1 --eval-every 5 \
              --sample-every 6 --save-every 7 --detect-anomaly --lora-rank 4 --lora-alpha 16 --lora-init a --offload optimizer \
              --format alpaca --chat-template chatml --train-on last --gradients bf16 --attention eager --master none \
-             --gradient-sums ordered --packing --dpo-beta 0.3 --teacher t --teacher-temperature 3 --buckets 3 --soft-share 0.7 --add-tokens",
+             --gradient-sums ordered --packing --dpo-beta 0.3 --teacher t --teacher-temperature 3 --buckets 3 --soft-share 0.7 --add-tokens --epochs 1.5",
         )
         .unwrap();
         for setting in LIST.iter().filter(|it| it.flag.is_some() && concerns(it, "train")) {

@@ -67,7 +67,7 @@ pub use images::{
 };
 #[cfg(not(target_family = "wasm"))]
 pub use labelled::{Classes, LabelledRows, LabelledTexts, PaddedTexts, TextBatch, is_labelled};
-pub use loader::{Batch, IGNORED, Loader, LoaderConfig, Windows};
+pub use loader::{Batch, IGNORED, Loader, LoaderConfig, Windows, windows_in_epoch};
 pub use masking::{MaskedBatch, Masking, Specials};
 pub use packing::{Packing, RowBatch};
 #[cfg(not(target_family = "wasm"))]

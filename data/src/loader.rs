@@ -181,8 +181,7 @@ impl Sampler {
         let LoaderConfig { batch, context, seed } = config;
         check_sizes(&tokens, batch, context, context.saturating_add(1))?;
         check_position(position)?;
-        // One window short of what fits, so that every offset below T leaves room for them all.
-        let windows = (tokens.len() / context).saturating_sub(1).max(1) as u64;
+        let windows = windows_in_epoch(tokens.len(), context);
         let epoch = Epoch::new(position / windows, windows, tokens.len(), context, seed);
         Ok(Self { tokens, config, own, windows, position, epoch, scratch: vec![0; context + 1] })
     }
@@ -223,6 +222,12 @@ impl Epoch {
         let offset = ((u128::from(mix(key)) * u128::from(offsets)) >> 64) as usize;
         Self { number, order: Permutation::new(windows, key), offset }
     }
+}
+
+/// Windows of `context` (T) tokens that an epoch of a [`Loader`] takes from so many `tokens`: one less than fit, so that every offset below
+/// T leaves room for all of them.
+pub fn windows_in_epoch(tokens: usize, context: usize) -> u64 {
+    (tokens / context.max(1)).saturating_sub(1).max(1) as u64
 }
 
 /// Whether a row of a batch is read, where a process has those that `own` says, or all.

@@ -32,6 +32,7 @@ mod images;
 mod labelled;
 #[cfg(not(target_family = "wasm"))]
 mod layout;
+mod length;
 mod model;
 #[cfg(not(target_family = "wasm"))]
 mod piped;
@@ -66,6 +67,7 @@ use crate::settings::LIST;
 use crate::settings::{Origin, Settings, is_as_written, text_of};
 use crate::weights::source::{RUN_SETTINGS, is_checkpoint, is_run};
 use crate::weights::{Places, Source, Start, teacher};
+use length::Length;
 use model::Described;
 pub(crate) use model::described;
 
@@ -292,6 +294,7 @@ impl Recipe {
             settings.data.tokenizer = settings.data.tokenizer.or(own.map(str::to_owned));
         }
         let asked = settings.model.context;
+        let length = Length::of(&mut settings);
         let mut settings = step::filled(&settings, &model)?;
         // Rows have lengths of their own, which a context follows that nobody names.
         let positions = std::mem::replace(&mut settings.model.context, asked);
@@ -330,7 +333,9 @@ impl Recipe {
             Start::Seed => model.with_positions(settings.model.context),
             _ => model,
         };
-        let recipe = Self::on_data(Step::of_filled(&settings, model)?, settings, start, data)?;
+        let step = Step::of_filled(&settings, model)?;
+        let recipe = Self::on_data(step, (settings, length), start, data)?;
+        notes.extend(recipe.notes.iter().cloned());
         if let Start::Model(source) = &recipe.start {
             notes.extend(source.made_anew(&recipe.step.config)?);
         }
@@ -356,9 +361,11 @@ impl Recipe {
         if let (Architecture::Language(model), Some(tokenizer)) = (&model, data.tokenizer()) {
             corpus::fits(tokenizer, model.vocab, false)?;
         }
-        let mut settings = step::filled(said, &model)?;
+        let mut settings = said.clone();
+        let length = Length::of(&mut settings);
+        let mut settings = step::filled(&settings, &model)?;
         teacher::found(&mut settings, start.checkpoint());
-        Self::on_data(Step::of_filled(&settings, model)?, settings, start, data)
+        Self::on_data(Step::of_filled(&settings, model)?, (settings, length), start, data)
     }
 
     /// As [`Recipe::on`], on labelled images that the program opened itself.
@@ -371,7 +378,9 @@ impl Recipe {
         checkpoint: Option<Checkpoint>,
     ) -> Result<Self> {
         let (model, start) = Self::beginning(said, checkpoint)?;
-        let settings = step::filled(said, &model)?;
+        let mut settings = said.clone();
+        let length = Length::of(&mut settings);
+        let settings = step::filled(&settings, &model)?;
         let Architecture::Vit(vit) = &model else {
             let message = "the data is images, and the model is a language model".to_owned();
             let help = "choose `model.family` vit, or train on a text";
@@ -379,7 +388,8 @@ impl Recipe {
         };
         let normalization = start.normalization(vit.colors)?;
         let data = LabelledImages::open(&settings.data, vit, Some(images), normalization)?;
-        Self::on_data(Step::of_filled(&settings, model)?, settings, start, Box::new(data))
+        let step = Step::of_filled(&settings, model)?;
+        Self::on_data(step, (settings, length), start, Box::new(data))
     }
 
     /// The model of a run on the program's own data, and where it begins.
@@ -420,13 +430,14 @@ impl Recipe {
             Some(checkpoint) => Start::Own(Box::new(checkpoint)),
             None => Start::Seed,
         };
-        Self::on_data(Step::of_filled_own(&settings, model)?, settings, start, data)
+        let length = Length::known(&settings);
+        Self::on_data(Step::of_filled_own(&settings, model)?, (settings, length), start, data)
     }
 
-    /// The recipe of a step by the settings that it was made from, on data that is open.
+    /// The recipe of a step by the settings that it was made from, on data that is open, by which its length is settled.
     fn on_data(
         step: Step,
-        settings: Settings,
+        (mut settings, length): (Settings, Length),
         start: Start,
         data: Box<dyn Batches>,
     ) -> Result<Self> {
@@ -437,6 +448,7 @@ impl Recipe {
         teacher::check(&settings, (data.tokenizer(), vocab), start.checkpoint())?;
         let mut step = step;
         step.config.shorter = data.shorter();
+        let note = length.settle(&mut settings, &mut step, &*data)?;
         Ok(Self {
             step,
             every: Every::of(&settings.run),
@@ -445,7 +457,7 @@ impl Recipe {
             places: Places::of(&settings),
             out: settings.run.out.clone(),
             resumes: None,
-            notes: Vec::new(),
+            notes: note.into_iter().collect(),
             own: None,
             #[cfg(not(target_family = "wasm"))]
             texts: Vec::new(),

@@ -102,7 +102,7 @@ use web_time::Instant;
 use crate::error::{Error, Result};
 use crate::weights::{Start, teacher};
 
-pub use batches::{Batches, HeldOut, Numbers, Samples, Wait};
+pub use batches::{Batches, Epoch, HeldOut, Numbers, Samples, Wait};
 pub use classify::Seen;
 pub use evaluate::{Evaluation, evaluate};
 pub use origin::{Opening, Reopen};

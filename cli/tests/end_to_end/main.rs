@@ -5,6 +5,7 @@ mod chats;
 mod contexts;
 mod distillation;
 mod encoders;
+mod epochs;
 mod exports;
 mod faults;
 mod heldout;

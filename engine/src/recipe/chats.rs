@@ -14,7 +14,7 @@ use super::context::{Context, longest};
 use super::reference::Reference;
 use super::rows;
 use crate::error::{Error, Help as _, Result};
-use crate::run::{Batches, HeldOut, Samples, changed};
+use crate::run::{Batches, Epoch, HeldOut, Samples, changed};
 use crate::settings::{self, Settings};
 use crate::units::{human_count, plural};
 use crate::weights::source::Source as Weights;
@@ -469,6 +469,15 @@ impl Batches for Conversations {
         self.seek(config, at)?;
         let loader = self.loader.as_mut().expect("`seek` leaves one");
         Ok(Samples::of_rows(loader.next().help("resume the run")?, self.packing))
+    }
+
+    fn epoch(&self, _: &TrainerConfig) -> Result<Option<Epoch>> {
+        let unit = match (self.packing, self.preferences) {
+            (true, _) => ["packed sequence", "packed sequences"],
+            (false, true) => ["pair", "pairs"],
+            (false, false) => ["row", "rows"],
+        };
+        Ok(Some(Epoch { samples: self.train.len() as u64, unit }))
     }
 
     fn shorter(&self) -> Vec<usize> {

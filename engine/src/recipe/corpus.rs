@@ -4,6 +4,7 @@ use anyhow::anyhow;
 use tightrope_data::checkpoint::text_file;
 use tightrope_data::{
     Batch, Corpus, DataState, Loader, LoaderConfig, Masking, Source, Tokenizer, Tokens, Windows,
+    windows_in_epoch,
 };
 use tightrope_nn::{Done, TrainerConfig};
 
@@ -11,7 +12,7 @@ use tightrope_nn::{Done, TrainerConfig};
 use super::piped;
 use super::rows::TOO_FEW_ROWS;
 use crate::error::{Error, Help as _, Result};
-use crate::run::{Batches, HeldOut, Samples};
+use crate::run::{Batches, Epoch, HeldOut, Samples};
 use crate::settings::{self, Settings};
 use crate::units::human_count;
 use crate::weights::source::Source as Weights;
@@ -196,6 +197,11 @@ impl Batches for Text {
             self.loader = Some(loader);
         }
         Ok(())
+    }
+
+    fn epoch(&self, config: &TrainerConfig) -> Result<Option<Epoch>> {
+        let samples = windows_in_epoch(self.train.len(), self.context(config)?);
+        Ok(Some(Epoch { samples, unit: Epoch::WINDOWS }))
     }
 
     #[cfg(not(target_family = "wasm"))]

@@ -1,6 +1,6 @@
 //! Labelled images of a run.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use tightrope_data::{
@@ -10,7 +10,7 @@ use tightrope_data::{
 use tightrope_nn::{Done, TrainerConfig, VitConfig};
 
 use crate::error::{Error, FILES, Help as _, Result, no_files};
-use crate::run::{Batches, HeldOut, Samples};
+use crate::run::{Batches, Epoch, HeldOut, Samples};
 use crate::settings;
 use crate::units::human_count;
 use crate::weights::preprocessor;
@@ -43,9 +43,7 @@ pub(super) fn named(
         return Err(Error::usage(no_files(), "leave `data.files` out"));
     }
     let opened = match data.files.as_slice() {
-        [name] if name == Path::new(BUILT_IN) && !name.exists() => {
-            return built_in(shape).map(Some);
-        }
+        files if is_built_in(files) => return built_in(shape).map(Some),
         [folder] => ImageDataset::open(folder, shape),
         [one, other] => ImageDataset::open_idx(one, other, shape),
         more => {
@@ -56,6 +54,11 @@ pub(super) fn named(
         }
     };
     opened.help(KINDS).map(Some)
+}
+
+/// Returns `true` if the settings name the images that are built in.
+pub(super) fn is_built_in(files: &[PathBuf]) -> bool {
+    matches!(files, [name] if name == Path::new(BUILT_IN) && !name.exists())
 }
 
 /// scikit-learn's digits, where the model reads images of their `shape`.
@@ -185,6 +188,10 @@ impl Batches for LabelledImages {
         self.seek(config, at)?;
         let loader = self.loader.as_mut().expect("`seek` leaves one");
         Ok(loader.next().help("restore the data, then resume the run")?.into())
+    }
+
+    fn epoch(&self, _: &TrainerConfig) -> Result<Option<Epoch>> {
+        Ok(Some(Epoch { samples: self.train.len() as u64, unit: ["image", "images"] }))
     }
 
     fn held_out(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {

@@ -9,7 +9,7 @@ use tightrope_nn::{BertConfig, Done, TrainerConfig};
 
 use super::context::Context;
 use crate::error::{Error, Help as _, Result};
-use crate::run::{Batches, HeldOut, Samples};
+use crate::run::{Batches, Epoch, HeldOut, Samples};
 use crate::settings::{self, Settings};
 use crate::units::{human_count, plural};
 
@@ -184,6 +184,10 @@ impl Batches for Labelled {
         self.seek(config, at)?;
         let loader = self.loader.as_mut().expect("`seek` leaves one");
         Ok(loader.next().help("resume the run")?.into())
+    }
+
+    fn epoch(&self, _: &TrainerConfig) -> Result<Option<Epoch>> {
+        Ok(Some(Epoch { samples: self.train.len() as u64, unit: ["row", "rows"] }))
     }
 
     fn held_out(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {

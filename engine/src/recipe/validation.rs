@@ -8,7 +8,7 @@ use tightrope_nn::{Architecture, Done, TrainerConfig};
 
 use super::piped;
 use crate::error::{Error, Result};
-use crate::run::{Batches, HeldOut, Samples, Wait};
+use crate::run::{Batches, Epoch, HeldOut, Samples, Wait};
 use crate::settings::Settings;
 
 /// What a run is trained on, and what it's evaluated on.
@@ -116,6 +116,10 @@ impl Batches for Validated {
 
     fn batch(&mut self, config: &TrainerConfig, at: Done) -> Result<Samples> {
         self.data.batch(config, at)
+    }
+
+    fn epoch(&self, config: &TrainerConfig) -> Result<Option<Epoch>> {
+        self.data.epoch(config)
     }
 
     fn shorter(&self) -> Vec<usize> {

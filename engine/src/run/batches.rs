@@ -136,6 +136,27 @@ fn counted(targets: &[i32]) -> usize {
 /// of them, whatever the micro-batch.
 pub type HeldOut = Box<dyn Iterator<Item = Result<Samples>>>;
 
+/// One pass over what a run is trained on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Epoch {
+    /// Its samples: those that `train.batch` counts.
+    pub samples: u64,
+    /// The word for one sample, and for several.
+    pub unit: [&'static str; 2],
+}
+
+impl Epoch {
+    /// What the windows of a text are called.
+    pub const WINDOWS: [&str; 2] = ["window", "windows"];
+
+    /// Steps of `batch` samples that `epochs` passes take: those that reach their end. A number that rounding alone puts above a whole one
+    /// is that one.
+    pub fn steps(&self, epochs: f64, batch: usize) -> f64 {
+        let exact = epochs * self.samples as f64 / batch.max(1) as f64;
+        (exact * (1.0 - 1e-12)).ceil().max(1.0)
+    }
+}
+
 /// Whether a batch can be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
@@ -179,6 +200,15 @@ pub trait Batches {
     /// # Errors
     /// Data that can't be read any more.
     fn batch(&mut self, config: &TrainerConfig, at: Done) -> Result<Samples>;
+
+    /// One pass over what is trained on; `None` if it has no end that is known.
+    ///
+    /// # Errors
+    /// Sequences without room for a token.
+    fn epoch(&self, config: &TrainerConfig) -> Result<Option<Epoch>> {
+        let _ = config;
+        Ok(None)
+    }
 
     /// Lengths of sequences below the model's that its batches may have, where the plan has passes of these.
     fn shorter(&self) -> Vec<usize> {

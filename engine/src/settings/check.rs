@@ -114,6 +114,13 @@ impl Settings {
                 ));
             }
         }
+        if let Some([first, second]) = self.contradiction() {
+            return Err(self.error(
+                &[second, first],
+                format!("`{first}` and `{second}` both say how long to train"),
+                "give one of them",
+            ));
+        }
         if let (Some(steps), Some(warmup)) = (train.steps, train.warmup)
             && warmup > steps
         {
@@ -204,6 +211,36 @@ mod tests {
             (s.train.batch, s.train.micro_batch) = (Some(6), MicroBatch::Size(4));
         };
         assert!(conflict(split).contains("doesn't divide the 6"));
+    }
+
+    /// Both were taken, and one of them changed nothing.
+    #[test]
+    fn steps_and_epochs_are_said_by_one() {
+        let both = conflict(|s| (s.train.steps, s.train.epochs) = (Some(10), Some(3.0)));
+        assert_eq!(
+            both,
+            "`train.steps` and `train.epochs` both say how long to train; give one of them"
+        );
+        let of_file = "[train]\nsteps = 10\n";
+        let mut settings = Settings::default();
+        settings.read_text("run.toml", &format!("{of_file}epochs = 2\n")).unwrap();
+        assert!(settings.check().is_err());
+        // The command line goes over a file, whichever of them it says.
+        let mut settings = Settings::default();
+        settings.read_text("run.toml", of_file).unwrap();
+        settings.read_argument("train.epochs=2").unwrap();
+        settings.check().unwrap();
+        settings.keep_one_length();
+        assert_eq!((settings.train.steps, settings.train.epochs), (None, Some(2.0)));
+        settings.read_argument("train.steps=4").unwrap();
+        assert!(settings.check().is_err());
+        // So does what is said over a checkpoint.
+        let mut own = Settings::default();
+        own.read_text("run.toml", of_file).unwrap();
+        let mut said = Settings::default();
+        said.read_text("other.toml", "[train]\nepochs = 2\n").unwrap();
+        let train = own.over(&said).train;
+        assert_eq!((train.steps, train.epochs), (None, Some(2.0)));
     }
 
     #[test]

@@ -76,7 +76,8 @@ settings! {
         batch: Option<usize>, "Sequences or images per optimizer step", [at_most(1 << 20), unset(PRESET), flag("batch", "N"), only(BATCHES), elsewhere(&["batch_size"]), page("Batch")];
         micro_batch: MicroBatch, "Sequences or images per pass; divides batch", [flag("micro-batch", "N|auto"), only(DATA), page("Micro-batch"), page_empty("auto")];
         gradient_sums: GradientSums, "How gradients of several micro-batches are summed: fused, where they are made; or ordered, each made whole first, so that any number of ranks has the same bits", [flag("gradient-sums", "HOW"), only(STEPS)];
-        steps: Option<u64>, "Optimizer steps", [unset(PRESET), flag("steps", "N"), only(STEPS), elsewhere(&["max_steps", "max_iters"]), page("Steps"), numbers_only()];
+        steps: Option<u64>, "Optimizer steps", [unset("what epochs come to, else 1850"), flag("steps", "N"), only(STEPS), elsewhere(&["max_steps", "max_iters"]), page("Steps"), numbers_only()];
+        epochs: Option<f64>, "Passes over the data, or a part of one, in place of steps", [within(Positive), unset("3 over rows, labelled texts and images of one's own, without steps"), flag("epochs", "N"), only(STEPS), elsewhere(&["num_train_epochs", "num_epochs", "max_epochs"]), numbers_only()];
         optimizer: UpdateRule, "Update rule", [flag("optimizer", "RULE"), only(STEPS), page("Optimizer")];
         lr: Option<f64>, "Peak learning rate", [unset(PRESET), flag("lr", "RATE"), only(STEPS), elsewhere(&["learning_rate"]), page("Learning rate"), numbers_only()];
         min_lr: Option<f64>, "Learning rate that the schedule ends at", [unset("a tenth of lr"), flag("min-lr", "RATE"), only(STEPS), page_more("Final rate"), page_empty("a tenth"), numbers_only()];

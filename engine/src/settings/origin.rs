@@ -33,6 +33,21 @@ impl fmt::Display for Origin {
     }
 }
 
+/// Two settings of which one takes the place of the other.
+const LENGTHS: [&str; 2] = ["train.steps", "train.epochs"];
+
+impl Origin {
+    /// Whose word goes over whose: the larger one.
+    fn rank(&self) -> usize {
+        match self {
+            Self::Default => 0,
+            Self::Checkpoint(_) => 1,
+            Self::Text(Place { file: Some(_), .. }) => 2,
+            Self::Text(_) | Self::Caller => 3,
+        }
+    }
+}
+
 /// The settings that were said, by key.
 pub(super) type Origins = BTreeMap<&'static str, Origin>;
 
@@ -57,6 +72,11 @@ impl Settings {
     /// These settings, such as a checkpoint's, with what `said` says over them.
     #[must_use]
     pub fn over(mut self, said: &Self) -> Self {
+        if LENGTHS.iter().any(|key| said.is_said(key)) {
+            for key in LENGTHS {
+                self.forget(key);
+            }
+        }
         let keys = LIST.iter().map(|setting| setting.key);
         let keys = keys.chain(RETIRED.iter().map(|retired| retired.key));
         for key in keys.filter(|key| said.is_said(key)) {
@@ -67,6 +87,27 @@ impl Settings {
             };
         }
         self
+    }
+
+    /// Makes a setting one that nobody has said.
+    fn forget(&mut self, key: &'static str) {
+        self.copy(key, &Self::default());
+        self.origins.remove(key);
+    }
+
+    /// `train.steps` and `train.epochs`, if both are set and neither goes over the other.
+    pub(super) fn contradiction(&self) -> Option<[&'static str; 2]> {
+        let [steps, epochs] = LENGTHS.map(|key| self.origin(key).rank());
+        let both = self.train.steps.is_some() && self.train.epochs.is_some();
+        (both && steps == epochs).then_some(LENGTHS)
+    }
+
+    /// Keeps what the command line or the caller says of `train.steps` and `train.epochs`, if a file says the other.
+    pub(crate) fn keep_one_length(&mut self) {
+        let [steps, epochs] = LENGTHS.map(|key| self.origin(key).rank());
+        if self.train.steps.is_some() && self.train.epochs.is_some() {
+            self.forget(LENGTHS[usize::from(steps > epochs)]);
+        }
     }
 
     /// Whether the command line says the setting of this key.

@@ -77,8 +77,13 @@ impl Model {
 impl Train {
     /// Fills what is unset: `batch` in sequences or images, `steps` and the peak learning rate `lr` from
     /// the arguments, `warmup` as a twentieth of the steps. `min_lr` stays unset, so that it follows a rate that is changed later.
+    /// Steps take the place of `epochs`, which only data turns into their number.
     pub fn fill(&mut self, batch: usize, steps: u64, lr: f64) {
         self.batch.get_or_insert(batch);
+        let steps = match self.epochs.take() {
+            Some(_) => steps.max(self.warmup.unwrap_or(0)),
+            None => steps,
+        };
         let steps = *self.steps.get_or_insert(steps);
         self.lr.get_or_insert(lr);
         self.warmup.get_or_insert(defaults::warmup(steps));

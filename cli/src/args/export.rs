@@ -1,0 +1,27 @@
+//! `tightrope export`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+use super::SettingArgs;
+
+/// `tightrope export`
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:
+  tightrope export runs/a models/a --precision bf16
+  tightrope export runs/adapters models/merged --merge")]
+pub struct Export {
+    /// Run, checkpoint (directory or .tar) or Hugging Face directory
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub model: PathBuf,
+    /// New directory
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub out: PathBuf,
+    /// Add adapters to the weights that they are beside
+    #[arg(long)]
+    pub merge: bool,
+    /// Settings: where weights and adapters lie, and the type of the numbers.
+    #[command(flatten)]
+    pub settings: SettingArgs,
+}
