@@ -69,10 +69,53 @@ pub struct Manifest {
     /// The model that it learned of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub teacher: Option<Base>,
+    /// What evaluations came to, of a run that goes by them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluations: Option<Evaluations>,
     /// 16 hex digits of XXH3-64 by path: `FILE/TENSOR` for a tensor's bytes, `FILE` for the header of
     /// a safetensors file or all of another file. Filled in by [`save`].
     #[serde(default)]
     pub checksums: BTreeMap<String, String>,
+}
+
+/// What the evaluations of a run came to so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Evaluations {
+    /// Steps done at the last one; 0 before the first.
+    pub last: u64,
+    /// The one with the lowest loss.
+    pub best: Option<Best>,
+    /// Evaluations since the best one.
+    pub since: u64,
+    /// True if the checkpoint of the best one stays.
+    pub keeps_best: bool,
+}
+
+/// The evaluation of a run with the lowest loss.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// Steps done.
+    pub step: u64,
+    /// Mean loss, in nats.
+    pub loss: f64,
+}
+
+impl Evaluations {
+    /// Adds the loss of an evaluation after `step`. One that isn't finite is never the lowest.
+    pub fn add(&mut self, step: u64, loss: f64) {
+        self.last = step;
+        if loss.is_finite() && self.best.is_none_or(|best| loss < best.loss) {
+            self.best = Some(Best { step, loss });
+            self.since = 0;
+        } else {
+            self.since += 1;
+        }
+    }
+
+    /// Step of the checkpoint that stays however old it is.
+    pub fn kept(&self) -> Option<u64> {
+        self.best.filter(|_| self.keeps_best).map(|best| best.step)
+    }
 }
 
 /// The frozen weights of adapters.

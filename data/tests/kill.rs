@@ -32,6 +32,7 @@ fn save(root: &Path, step: u64) -> Result<()> {
         model: Value::Null,
         base: None,
         teacher: None,
+        evaluations: None,
         checksums: BTreeMap::new(),
     };
     let contents = Contents {

@@ -58,8 +58,7 @@ pub(crate) use copied::Copied;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use joint::{Given, cuts, write_own};
 
-/// Checkpoints that are kept: the newest, and one to fall back to where the disk damages it.
-#[cfg(not(target_family = "wasm"))]
+/// Checkpoints that are kept unless somebody says another number: the newest, and one to fall back to where the disk damages it.
 pub(crate) const KEPT: usize = 2;
 
 /// Why a trainer can't be saved or go on.
@@ -105,16 +104,16 @@ pub fn save(
 ) -> Result<PathBuf, CheckpointError> {
     let data = DataState::new(done.samples, &[], "", 0.0);
     let manifest = block_on(manifest(trainer, rate, done, data))?;
-    Ok(write(trainer, dir.as_ref(), manifest, vec![], &|_| ())?.path)
+    Ok(write(trainer, dir.as_ref(), (manifest, KEPT), vec![], &|_| ())?.path)
 }
 
-/// Writes a checkpoint of `trainer` with this manifest and these files besides, and removes all but the newest two. `written` hears of
-/// bytes of tensors as they're written.
+/// Writes a checkpoint of `trainer` with this manifest and these files besides, and removes all but the `keep` newest and the best one. `written`
+/// hears of bytes of tensors as they're written.
 #[cfg(not(target_family = "wasm"))]
 pub(crate) fn write(
     trainer: &mut Trainer,
     dir: &Path,
-    manifest: Manifest,
+    (manifest, keep): (Manifest, usize),
     extra: Vec<(String, Vec<u8>)>,
     written: &dyn Fn(usize),
 ) -> Result<Saved, CheckpointError> {
@@ -123,7 +122,7 @@ pub(crate) fn write(
     let (trainer, diverged) = (RefCell::new(trainer), RefCell::new(None));
     let model = tensors((&trainer, written), weights, Numbers::Weights, &diverged);
     let optimizer = tensors((&trainer, written), states, Numbers::States, &diverged);
-    let saved = checkpoint::save(dir, manifest, Contents { model, optimizer, extra }, KEPT);
+    let saved = checkpoint::save(dir, manifest, Contents { model, optimizer, extra }, keep);
     match diverged.take() {
         Some(error) => Err(error),
         None => Ok(saved?),
@@ -233,6 +232,7 @@ pub(crate) async fn manifest(
         model: Value::Null,
         base: None,
         teacher: None,
+        evaluations: None,
         checksums: Default::default(),
     })
 }

@@ -61,7 +61,7 @@ use crate::devices;
 use crate::error::{Error, Help as _, Result};
 use crate::model::language;
 use crate::plan::PlanFile;
-use crate::run::{Batches, Every, directory};
+use crate::run::{Batches, Every, Retention, directory};
 #[cfg(not(target_family = "wasm"))]
 use crate::settings::LIST;
 use crate::settings::{Origin, Settings, is_as_written, text_of};
@@ -115,6 +115,8 @@ pub struct Recipe {
     pub step: Step,
     /// When the run logs, evaluates, samples and saves.
     pub every: Every,
+    /// Which checkpoints stay, and when its held-out loss ends it.
+    pub retention: Retention,
     /// What is trained on.
     pub data: Box<dyn Batches>,
     /// Where the weights come from.
@@ -303,6 +305,7 @@ impl Recipe {
         notes.extend(validation::by_split(&mut settings, &model)?);
         #[cfg(not(target_family = "wasm"))]
         validation::check(&mut settings, &model)?;
+        length::check_held_out(&settings)?;
         let mut brought = Vec::new();
         let data: Box<dyn Batches> = match &model {
             Architecture::Language(model) => {
@@ -336,6 +339,7 @@ impl Recipe {
         let step = Step::of_filled(&settings, model)?;
         let recipe = Self::on_data(step, (settings, length), start, data)?;
         notes.extend(recipe.notes.iter().cloned());
+        notes.extend(length::note_on_evaluations(&recipe.record));
         if let Start::Model(source) = &recipe.start {
             notes.extend(source.made_anew(&recipe.step.config)?);
         }
@@ -452,6 +456,7 @@ impl Recipe {
         Ok(Self {
             step,
             every: Every::of(&settings.run),
+            retention: Retention::of(&settings),
             data,
             start,
             places: Places::of(&settings),

@@ -15,6 +15,7 @@
 //! | `diverged` | runs whose numbers go astray |
 //! | `reference` | log-likelihoods under the model before its first step |
 //! | `evaluate` | loss on held-out data |
+//! | `intervals`, `best` | what is done between steps, and what a run does by its held-out loss |
 //! | `together`, `pace` | a run with other ranks, and how long each computes and waits |
 //! | `sample` | text out of a model |
 //! | `answers` | what a model answers to problems, and how often it's right |
@@ -55,6 +56,7 @@ mod answers;
 mod batches;
 #[cfg(not(target_family = "wasm"))]
 mod beside;
+mod best;
 #[cfg(not(target_family = "wasm"))]
 mod blocking;
 mod classify;
@@ -69,6 +71,7 @@ mod home;
 mod home;
 #[cfg(not(target_family = "wasm"))]
 mod interactive;
+mod intervals;
 #[cfg(not(target_family = "wasm"))]
 mod joint;
 #[cfg(not(target_family = "wasm"))]
@@ -108,7 +111,7 @@ pub use evaluate::{Evaluation, evaluate};
 pub use origin::{Opening, Reopen};
 #[cfg(not(target_family = "wasm"))]
 pub use pace::describe as describe_ranks;
-pub use parts::{Every, Parts};
+pub use parts::{Every, Parts, Retention};
 pub use record::Recorder;
 pub use sample::{generate, sample};
 pub use saved::Described;
@@ -129,13 +132,13 @@ use home::Home;
 use origin::Origin;
 use saved::Saved;
 
-/// Held-out tokens or images that an evaluation during training scores; the one at the end scores all.
-const EVALUATED: usize = 1 << 15;
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// All steps are done.
     Complete,
+    /// Evaluations in a row had no lower loss, as many as its patience.
+    OutOfPatience,
     /// It was asked to stop, and wrote a checkpoint.
     Interrupted,
 }
@@ -148,6 +151,7 @@ pub struct Run<'a> {
     inner: Recovering<Origin<'a>>,
     saved: Saved,
     every: Every,
+    retention: Retention,
     /// Its directory.
     home: Option<Home>,
     cancel: Cancel,
@@ -170,7 +174,7 @@ pub struct Run<'a> {
     joint: joint::Joint,
     /// Steps of the newest checkpoint.
     checkpointed: Option<u64>,
-    /// Whether the process before ended between that checkpoint and the evaluation after it.
+    /// True if the process before ended between that checkpoint and the evaluation after it.
     owes_evaluation: bool,
     ended: Option<Ended>,
 }
@@ -181,7 +185,7 @@ impl<'a> Run<'a> {
     /// # Errors
     /// Weights and data that don't fit the model, and those of the device.
     pub async fn start_async(parts: Parts<'a>) -> Result<Self> {
-        let Parts { planned, device, every, rate, explains_skips, .. } = parts;
+        let Parts { planned, device, every, retention, rate, explains_skips, .. } = parts;
         let mut described = parts.described;
         let (lora, seed) = (planned.config().lora.clone(), planned.config().seed);
         let copies = device.kind().can_be_lost();
@@ -210,10 +214,13 @@ impl<'a> Run<'a> {
             let origin = &inner.origin;
             described.adapters(&config, base, (&origin.start, &origin.places))?;
         }
-        Ok(Self {
-            saved: Saved { rate, base, teacher, described },
+        let before = inner.origin.start.checkpoint().and_then(|it| it.manifest.evaluations);
+        let evaluations = retention.evaluations(before);
+        let mut run = Self {
+            saved: Saved { rate, base, teacher, described, keep: retention.newest, evaluations },
             inner,
             every,
+            retention,
             home: None,
             cancel: Cancel::default(),
             tell: Box::new(|_| ()),
@@ -232,7 +239,9 @@ impl<'a> Run<'a> {
             checkpointed: (done.steps > 0).then_some(done.steps),
             owes_evaluation: false,
             ended: None,
-        })
+        };
+        run.owes_evaluation = run.lacks_evaluation();
+        Ok(run)
     }
 
     /// Saves checkpoints in `dir` from now on, and records metrics, samples and TensorBoard's events there. No other process may
@@ -250,8 +259,10 @@ impl<'a> Run<'a> {
     pub(crate) fn settle(&mut self, mut home: Home) -> Result<()> {
         let steps = self.done().steps;
         home.record(steps)?;
-        let due = self.is_due(self.every.evaluate, steps);
-        self.owes_evaluation = due && home.lacks_evaluation(steps);
+        if self.saved.evaluations.is_none() {
+            let due = self.is_due(self.every.evaluate, steps);
+            self.owes_evaluation = due && home.lacks_evaluation(steps);
+        }
         self.home = Some(home);
         Ok(())
     }
@@ -415,13 +426,16 @@ impl<'a> Run<'a> {
             return Ok(None);
         }
         self.poll_beside().await?;
-        if self.done().steps >= self.saved.rate.steps {
-            self.save_async().await?;
-            self.ended = Some(Ended::Complete);
-            return Ok(None);
-        }
         if std::mem::take(&mut self.owes_evaluation) {
-            self.evaluate_and_sample(self.done().steps).await?;
+            self.evaluate_owed().await?;
+        }
+        if let Some(ended) = self.is_over() {
+            if ended == Ended::Complete {
+                self.judge_last().await?;
+            }
+            self.save_async().await?;
+            self.ended = Some(ended);
+            return Ok(None);
         }
         let waited = self.wait()?;
         let waited = self.agreed(waited).await?;
@@ -525,57 +539,6 @@ impl<'a> Run<'a> {
             allocated_bytes: self.allocated_bytes(),
             ..Stepped::default()
         }
-    }
-
-    /// Evaluation, sample and checkpoint, where they are due. Those of the last step are for the end.
-    async fn at_intervals(&mut self, stepped: &mut Stepped) -> Result<()> {
-        if self.is_due(self.every.save, stepped.step) {
-            self.save_beside().await?;
-        }
-        (stepped.evaluation, stepped.sample) = self.evaluate_and_sample(stepped.step).await?;
-        Ok(())
-    }
-
-    /// Whether what is done `every` so many steps is due after `step`.
-    fn is_due(&self, every: u64, step: u64) -> bool {
-        every > 0 && step.is_multiple_of(every) && step < self.saved.rate.steps
-    }
-
-    /// Evaluation and sample, where they are due after `step`, recorded.
-    async fn evaluate_and_sample(
-        &mut self,
-        step: u64,
-    ) -> Result<(Option<Evaluation>, Option<String>)> {
-        let (mut evaluation, mut sample) = (None, None);
-        if self.is_due(self.every.evaluate, step) {
-            evaluation = self.evaluate_async(Some(EVALUATED)).await?;
-        }
-        if self.is_due(self.every.sample, step) {
-            sample = self.sample_async().await?;
-        }
-        self.record(evaluation.as_ref(), sample.as_deref()).await?;
-        Ok((evaluation, sample))
-    }
-
-    /// The loss on all held-out data and a sample, which the run's directory records. A run that is asked to stop meanwhile is
-    /// [`Ended::Interrupted`], and lacks what wasn't done.
-    ///
-    /// # Errors
-    /// As [`Run::evaluate_async`] and [`Run::sample_async`].
-    pub async fn finish_async(&mut self) -> Result<(Option<Evaluation>, Option<String>)> {
-        let evaluation = self.evaluate_async(None).await?;
-        let mut sample = None;
-        if !self.asked_to_stop().await? {
-            sample = self.sample_async().await?;
-            self.note_no_sample();
-        }
-        if self.asked_to_stop().await? {
-            // A run that is resumed makes the evaluation again.
-            self.ended = Some(Ended::Interrupted);
-        } else {
-            self.record(evaluation.as_ref(), sample.as_deref()).await?;
-        }
-        Ok((evaluation, sample))
     }
 }
 

@@ -18,6 +18,9 @@ pub struct Eval {
     /// Run, checkpoint (directory or .tar) or Hugging Face directory; without it, the newest run
     #[arg(value_hint = ValueHint::AnyPath)]
     pub model: Option<PathBuf>,
+    /// Take the checkpoint of the run with the lowest held-out loss, which train --keep-best keeps
+    #[arg(long)]
+    pub best: bool,
     /// Score every token of these texts once: perplexity by token, word and byte. A file is a document, as is a row of .jsonl,
     /// .json and .parquet
     #[arg(long, value_name = "FILES", num_args = 1.., value_hint = ValueHint::FilePath)]

@@ -10,6 +10,7 @@ use super::SettingArgs;
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   tightrope export runs/a models/a --precision bf16
+  tightrope export runs/a models/a --best
   tightrope export runs/adapters models/merged --merge")]
 pub struct Export {
     /// Run, checkpoint (directory or .tar) or Hugging Face directory
@@ -18,6 +19,9 @@ pub struct Export {
     /// New directory
     #[arg(value_hint = ValueHint::DirPath)]
     pub out: PathBuf,
+    /// Take the checkpoint of the run with the lowest held-out loss, which train --keep-best keeps
+    #[arg(long)]
+    pub best: bool,
     /// Add adapters to the weights that they are beside
     #[arg(long)]
     pub merge: bool,

@@ -10,6 +10,7 @@ use super::SettingArgs;
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   tightrope generate runs/a --prompt 'Once upon a time' --max-tokens 200
+  tightrope generate runs/a --best --prompt 'Once upon a time'
   tightrope generate models/gpt2 --prompt Hello --temperature 0
   tightrope generate models/gpt2 --weight-bits 4 --dry-run
   tightrope generate models/llama-3-instruct --chat 'Why is the sky blue?'
@@ -18,6 +19,9 @@ pub struct Generate {
     /// Run, checkpoint (directory or .tar) or Hugging Face directory; without it, the newest run
     #[arg(value_hint = ValueHint::AnyPath)]
     pub model: Option<PathBuf>,
+    /// Take the checkpoint of the run with the lowest held-out loss, which train --keep-best keeps
+    #[arg(long)]
+    pub best: bool,
     /// Text to continue; - reads it from standard input
     #[arg(long, value_name = "TEXT", default_value = "\n", hide_default_value = true)]
     pub prompt: String,

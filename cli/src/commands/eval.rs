@@ -30,7 +30,7 @@ pub fn run(args: &Eval) -> Result<(), Failure> {
         Eval { predict, .. } if !predict.is_empty() => Command::Predict,
         Eval { .. } => Command::Eval,
     };
-    let (loaded, device) = load(args.model.as_deref(), &args.settings, reader)?;
+    let (loaded, device) = load((args.model.as_deref(), args.best), &args.settings, reader)?;
     let dir = loaded.dir().to_owned();
     let loaded = loaded.watching(rows_shown());
     if !args.texts.is_empty() {

@@ -22,7 +22,7 @@ use crate::output;
 /// A model that can't be read, a prompt that it doesn't know, and those of the device.
 pub fn run(args: &Generate) -> Result<(), Failure> {
     let reader = if args.chat.is_some() { Command::Answer } else { Command::Generate };
-    let (loaded, device) = load(args.model.as_deref(), &args.settings, reader)?;
+    let (loaded, device) = load((args.model.as_deref(), args.best), &args.settings, reader)?;
     let dir = loaded.dir().to_owned();
     if args.dry_run {
         let plan = loaded.plan_generator(&*device)?.plan;

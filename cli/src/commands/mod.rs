@@ -38,14 +38,16 @@ fn said(settings: &SettingArgs, reader: Reader) -> Result<Settings, Failure> {
     Ok(settings)
 }
 
-/// The model in `dir`, or of the newest run, and the device that it's asked to run on.
+/// The model in `dir`, or of the newest run, from its checkpoint with the lowest held-out loss if that is asked for; and the device that it's
+/// asked to run on.
 fn load(
-    dir: Option<&Path>,
+    (dir, best): (Option<&Path>, bool),
     settings: &SettingArgs,
     reader: Reader,
 ) -> Result<(Loaded, Box<dyn Backend>), Failure> {
     let said = said(settings, reader)?;
     let path = dir.map_or_else(directory::newest, |dir| Ok(dir.to_owned()))?;
+    let path = if best { directory::best(&path)? } else { path };
     let loaded = Loaded::open(&path, &said)?.hearing(|plan| output::note(&brief::memory(plan)));
     let mut devices = Devices::default();
     let device = devices.open(loaded.device())?;

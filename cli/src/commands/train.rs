@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use serde_json::json;
 use tightrope::core::{Backend, Cancel};
-use tightrope::data::Tokenizer;
+use tightrope::data::{Best, Evaluations, Tokenizer};
 use tightrope::devices::{Devices, Spec};
 use tightrope::machine::{Load, resident, resident_peak};
 use tightrope::model::{self, Unit};
@@ -17,9 +17,9 @@ use tightrope::profile::{self, Profile};
 use tightrope::ranks::{Together, refuse_alone};
 use tightrope::rates::{Known, Store};
 use tightrope::recipe::{Planned, Recipe};
-use tightrope::run::{Batches, Ended, Evaluation, Stepped, describe_ranks, directory};
+use tightrope::run::{Batches, Ended, Evaluation, Run, Stepped, describe_ranks, directory};
 use tightrope::settings::Command;
-use tightrope::units::human_bytes;
+use tightrope::units::{human_bytes, plural};
 use tightrope::view::brief::brief;
 use tightrope::view::outlook::Outlook;
 use tightrope::view::step::{ShownProgram, programs};
@@ -177,12 +177,16 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
         ));
         return interrupted(args, out, &dir, done);
     }
+    if run.ended() == Some(Ended::OutOfPatience) {
+        progress.borrow_mut().note(&stopped_early(&run, &dir));
+    }
     let (evaluation, sample) = run.finish()?;
     run.take_notes().iter().for_each(|note| progress.borrow_mut().note(note));
     if run.ended() == Some(Ended::Interrupted) {
         progress.borrow_mut().note(&format!(
-            "stopped after all {steps} steps, before the held-out data was scored; the checkpoint is written\n\
+            "stopped after {} of {steps} steps, before the held-out data was scored; the checkpoint is written\n\
              score it with: tightrope eval {}",
+            summary.done.steps,
             dir.display()
         ));
         return interrupted(args, out, &dir, summary.done.steps);
@@ -211,6 +215,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
             profiling.write(&dir)?;
         }
     }
+    let best = run.evaluations().and_then(|it| it.best).zip(run.best_checkpoint());
     let outside = run.backend().and_then(Backend::outside_bytes);
     if let Some(bytes) = outside {
         progress.borrow_mut().note(&format!(
@@ -240,6 +245,12 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
             "parameters": model::parameters(&config),
             "trained_parameters": model::trained(&config),
             "skipped_steps": summary.skipped,
+            "stopped_early": run.ended() == Some(Ended::OutOfPatience),
+            "best": best.as_ref().map(|(best, path)| json!({
+                "step": best.step,
+                "heldout_loss": best.loss,
+                "checkpoint": path,
+            })),
             "profile": profiling.map(|_| dir.join(profile::FILE)),
             "run": dir,
         });
@@ -254,8 +265,34 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
         }
         print_json_to(out, &object)
     } else {
-        print_to(out, &ending(&dir, scored, evaluation.as_ref(), sample.as_deref(), run.data()))
+        let mut text = ending(&dir, scored, evaluation.as_ref(), sample.as_deref(), run.data());
+        if let Some((Best { step, loss }, path)) = best {
+            let (path, dir) = (path.display(), dir.display());
+            let _ = writeln!(
+                text,
+                "the lowest held-out loss was {loss:.4}, of step {step}, which is kept as `{path}`: tightrope generate {dir} --best"
+            );
+        }
+        print_to(out, &text)
     }
+}
+
+/// What ended a run before its last step, or keeps one from going on that had ended so.
+fn stopped_early(run: &Run<'_>, dir: &Path) -> String {
+    let (summary, steps) = (run.summary(), run.steps());
+    let Evaluations { best, since, .. } = run.evaluations().copied().unwrap_or_default();
+    let lowest = match best {
+        Some(Best { step, loss }) => format!("below the {loss:.4} of step {step}"),
+        None => "that is finite".to_owned(),
+    };
+    let (done, dir) = (summary.done.steps, dir.display());
+    let had = if summary.last_loss.is_some() { "stopped" } else { "the run had stopped" };
+    let evaluations = plural(since as usize, "evaluation", "evaluations");
+    format!(
+        "{had} early after step {done} of {steps}: {evaluations} in a row had no held-out loss {lowest}\n\
+         go on with: tightrope train --resume {dir} --patience {}, or 0 for no end before the last step",
+        2 * since
+    )
 }
 
 /// The end of a run that was asked to stop, after `steps`.

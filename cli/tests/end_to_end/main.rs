@@ -1,6 +1,7 @@
 //! Training, generation and evaluation from outside: the built binary on tiny models.
 
 mod archives;
+mod best;
 mod chats;
 mod contexts;
 mod distillation;

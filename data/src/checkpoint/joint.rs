@@ -137,6 +137,7 @@ impl Begun {
         keep: usize,
     ) -> Result<Saved> {
         let (folder, step) = (self.folder().to_owned(), manifest.step);
+        let spared = manifest.evaluations.and_then(|it| it.kept());
         if hashes.len() != cuts.tensors().count() {
             let problem = format!("{} of its tensors were read back", hashes.len());
             return Err(Error::Checkpoint { path: folder, problem });
@@ -151,7 +152,7 @@ impl Begun {
         describe(&mut Folder, &folder, manifest, checksums, extra)?;
         let token = folder.join(TOKEN);
         std::fs::remove_file(&token).map_err(Error::io("remove", token))?;
-        self.unfinished.publish(|folder| prune(folder, root.as_ref(), step, keep))
+        self.unfinished.publish(|folder| prune(folder, root.as_ref(), step, (keep, spared)))
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Saved {
 }
 
 /// Writes `checkpoints/step-N` under the run folder `root`, N being `manifest.step`, then removes
-/// all but the `keep` newest up to it (at least 1). The manifest's format and
+/// all but the `keep` newest up to it (at least 1) and the one that [`Evaluations::kept`](super::Evaluations::kept) names. The manifest's format and
 /// checksums are filled in here. Equal arguments give equal bytes.
 ///
 /// A checkpoint of the same step is replaced. What earlier runs left unfinished is removed.
@@ -39,11 +39,12 @@ pub fn save(
 ) -> Result<Saved> {
     let root = root.as_ref();
     let step = manifest.step;
+    let spared = manifest.evaluations.and_then(|it| it.kept());
     appear(
         root,
         step,
         |path| fill(&mut Folder, path, manifest, contents),
-        |folder| prune(folder, root, step, keep),
+        |folder| prune(folder, root, step, (keep, spared)),
     )
 }
 
@@ -219,14 +220,20 @@ fn clean_up(folder: &Path) -> Result<Vec<Error>> {
     Ok(entries(folder)?.into_iter().filter_map(|entry| tidied(entry).err()).collect())
 }
 
-/// Removes checkpoints older than the `keep` newest up to `step`, and gives what it couldn't remove. Each is renamed first, so
-/// that a kill half-way leaves a temporary folder and not a damaged checkpoint.
-pub(super) fn prune(folder: &Path, root: &Path, step: u64, keep: usize) -> Vec<Error> {
+/// Removes checkpoints older than the `keep` newest up to `step`, but for that of the step `spared`, and gives what it couldn't remove. Each
+/// is renamed first, so that a kill half-way leaves a temporary folder and not a damaged checkpoint.
+pub(super) fn prune(
+    folder: &Path,
+    root: &Path,
+    step: u64,
+    (keep, spared): (usize, Option<u64>),
+) -> Vec<Error> {
     let all = match list(root) {
         Ok(all) => all,
         Err(error) => return vec![error],
     };
     let older = all.into_iter().rev().filter(|(other, _)| *other <= step).skip(keep.max(1));
+    let older = older.filter(|(other, _)| Some(*other) != spared);
     let doom = |(other, path): (u64, PathBuf)| {
         let doomed = temporary(folder, other);
         fs::rename(&path, &doomed).map_err(Error::io("rename", path))?;

@@ -22,8 +22,38 @@ pub fn manifest(step: u64) -> Manifest {
         model: json!({"family": "gpt2", "layers": 2}),
         base: None,
         teacher: None,
+        evaluations: None,
         checksums: BTreeMap::new(),
     }
+}
+
+/// The checkpoint with the lowest loss was pruned like any other.
+#[test]
+fn the_best_one_stays_beside_the_newest() {
+    let root = tempfile::tempdir().unwrap();
+    let mut evaluations = Evaluations { keeps_best: true, ..Evaluations::default() };
+    let mut save = |step, loss: f64, keep| {
+        evaluations.add(step, loss);
+        let manifest = Manifest { evaluations: Some(evaluations), ..manifest(step) };
+        super::save(root.path(), manifest, contents(&elements(step)), keep).unwrap();
+        steps(&root)
+    };
+    assert_eq!(save(1, f64::NAN, 2), [1]);
+    assert_eq!(save(2, 0.1 + 0.2, 2), [1, 2]);
+    // Not lower.
+    assert_eq!(save(3, 0.1 + 0.2, 2), [2, 3]);
+    assert_eq!(save(4, f64::INFINITY, 2), [2, 3, 4]);
+    assert_eq!(save(5, 0.5, 1), [2, 5]);
+    let (newest, _) = latest_complete(root.path()).unwrap();
+    let read = newest.manifest.evaluations.unwrap();
+    assert_eq!(read.best, Some(Best { step: 2, loss: 0.1 + 0.2 }));
+    assert_eq!((read.last, read.since, read.kept()), (5, 3, Some(2)));
+    assert_eq!(save(6, 0.25, 1), [6]);
+    // A run that no longer keeps it.
+    evaluations.keeps_best = false;
+    let manifest = Manifest { evaluations: Some(evaluations), ..manifest(7) };
+    super::save(root.path(), manifest, contents(&elements(7)), 1).unwrap();
+    assert_eq!(steps(&root), [7]);
 }
 
 /// Elements that hold the step number.
@@ -161,7 +191,7 @@ fn what_cannot_be_removed_is_told_and_fails_no_checkpoint() {
     let folder = root.path().join(FOLDER);
     // A folder with something in it, over which none can be renamed.
     let left = temporary_of(&folder, 1);
-    let told = prune(&folder, root.path(), 3, 1);
+    let told = prune(&folder, root.path(), 3, (1, None));
     assert_eq!(told.len(), 1);
     assert!(told[0].to_string().contains("step-1"), "{told:?}");
     assert_eq!(steps(&root), [1, 3]);

@@ -9,7 +9,7 @@ use tightrope_data::checkpoint::{self, Saved};
 use tightrope_data::{Contents, Manifest, Tensor};
 use tightrope_nn::{SavedTensor, Trainer};
 
-use super::{CheckpointError, KEPT, Numbers, finite_scale, write_values};
+use super::{CheckpointError, Numbers, finite_scale, write_values};
 
 /// The tensors of a checkpoint, as its files have them.
 pub(crate) struct Copied {
@@ -46,18 +46,18 @@ impl Copied {
         Ok(Some(Self { memory, model, optimizer }))
     }
 
-    /// Writes `checkpoints/step-N` under `dir`, and removes all but the newest.
+    /// Writes `checkpoints/step-N` under `dir`, and removes all but the `keep` newest and the best one.
     ///
     /// # Errors
     /// Those of the disk; earlier checkpoints are as they were.
     pub fn write(
         &self,
         dir: &Path,
-        manifest: Manifest,
+        (manifest, keep): (Manifest, usize),
         extra: Vec<(String, Vec<u8>)>,
     ) -> Result<Saved, CheckpointError> {
         let (model, optimizer) = (self.tensors(&self.model), self.tensors(&self.optimizer));
-        Ok(checkpoint::save(dir, manifest, Contents { model, optimizer, extra }, KEPT)?)
+        Ok(checkpoint::save(dir, manifest, Contents { model, optimizer, extra }, keep)?)
     }
 
     fn tensors(&self, pieces: &[Piece]) -> Vec<Tensor<'_>> {

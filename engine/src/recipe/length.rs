@@ -87,6 +87,41 @@ impl Length {
     }
 }
 
+/// Refuses what goes by the held-out loss if nothing is held out.
+///
+/// # Errors
+/// [`Retention`](crate::run::Retention) by loss, and no data to evaluate on.
+pub(super) fn check_held_out(settings: &Settings) -> Result<()> {
+    #[cfg(not(target_family = "wasm"))]
+    let read_once = super::piped::is(&settings.data.files);
+    #[cfg(target_family = "wasm")]
+    let read_once = false;
+    let data = &settings.data;
+    let nothing = data.validation.is_empty() && (data.holdout == 0.0 || read_once);
+    let key = ["train.patience", "run.keep_best"].into_iter().find(|key| settings.is_changed(key));
+    let Some(key) = key.filter(|_| nothing) else { return Ok(()) };
+    let message = format!("`{key}` goes by the held-out loss, and nothing is held out");
+    let help = "hold a part of the data out with data.holdout, or name files with --validation";
+    Err(settings.error(&[key, "data.holdout"], message, help).into())
+}
+
+/// A note if evaluations are too rare for what goes by them, by settings that are filled in.
+pub(super) fn note_on_evaluations(settings: &Settings) -> Option<String> {
+    let (steps, every) = (settings.train.steps?, settings.run.eval_every);
+    let patience = settings.train.patience;
+    if patience > 0 && every.saturating_mul(patience.saturating_add(1)) >= steps {
+        return Some(format!(
+            "`train.patience` can't end this run before its {steps} steps, with an evaluation every {every}: a smaller --eval-every can"
+        ));
+    }
+    let one = settings.run.keep_best && every >= steps;
+    one.then(|| {
+        format!(
+            "`run.keep_best` chooses among evaluations every {every} steps, and the run has {steps}: a smaller --eval-every makes some"
+        )
+    })
+}
+
 /// A number of steps, if a run may have so many.
 fn counted(settings: &Settings, steps: f64) -> Result<u64> {
     if steps <= LARGEST as f64 {

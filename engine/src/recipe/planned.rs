@@ -99,7 +99,7 @@ impl Planned {
     /// Bytes of the host's memory for a copy, of what this rank writes, that checkpoints are written from while training goes on; `None` where there's no
     /// room for it, or nothing to save on the way.
     pub fn checkpoint_copy(&self) -> Option<u64> {
-        let saves = self.recipe.every.save > 0;
+        let saves = self.recipe.every.save > 0 || self.recipe.retention.best;
         saves.then(|| checkpoint_copy(&self.recipe.step.scope, &self.step, &*self.device))?
     }
 
@@ -140,6 +140,7 @@ impl Planned {
             data: recipe.data,
             rate: recipe.step.rate,
             every: recipe.every,
+            retention: recipe.retention,
             explains_skips: recipe.record.run.detect_anomaly,
             room_beside,
             #[cfg(not(target_family = "wasm"))]

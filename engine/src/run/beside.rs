@@ -34,6 +34,8 @@ pub(super) struct Job {
     pub copied: Copied,
     /// How far the run has come.
     pub manifest: Manifest,
+    /// Newest checkpoints that stay.
+    pub keep: usize,
     /// Files besides.
     pub extra: Vec<(String, Vec<u8>)>,
     /// Metrics, which are to be on the disk before the checkpoint is.
@@ -42,13 +44,13 @@ pub(super) struct Job {
 
 impl Job {
     fn run(self) -> Written {
-        let Self { dir, copied, manifest, extra, metrics } = self;
+        let Self { dir, copied, manifest, keep, extra, metrics } = self;
         let mut notes = vec![];
         if let Some(Err(error)) = metrics.map(|file| file.sync_data()) {
             notes.push(format!("warning: the metrics can't be flushed: {error}"));
         }
         let step = manifest.step;
-        let written = match copied.write(&dir, manifest, extra) {
+        let written = match copied.write(&dir, (manifest, keep), extra) {
             Ok(saved) => {
                 notes.extend(saved.left.iter().map(|error| format!("warning: {error}")));
                 Ok(notes)

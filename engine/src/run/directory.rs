@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context as _, anyhow};
-use tightrope_data::files;
+use tightrope_data::{checkpoint, files};
 
 use crate::error::{Error, Help as _, Result};
 use crate::weights::source::{RUN_SETTINGS, is_run};
@@ -156,6 +156,36 @@ pub fn existing(named: Option<&Path>, out: Option<&Path>) -> Result<PathBuf> {
         anyhow!("`{}` holds no run to resume: it has no {RUN_SETTINGS}", path.display()),
         "name the directory of a run, or start one without --resume",
     ))
+}
+
+/// The checkpoint with the lowest held-out loss of the run in `dir`, which keeps it.
+///
+/// # Errors
+/// A directory that isn't a run's or has no complete checkpoint, and a run that keeps none for its loss.
+pub fn best(dir: &Path) -> Result<PathBuf> {
+    let shown = dir.display();
+    if !is_run(dir) {
+        return Err(Error::usage(
+            anyhow!("`{shown}` is no run, of whose checkpoints one is the best"),
+            "name the directory of a run that was trained with --keep-best",
+        ));
+    }
+    let help = "name another run, or train it further first";
+    let (newest, _) = checkpoint::latest_complete(dir).help(help)?;
+    let Some(step) = newest.manifest.evaluations.and_then(|it| it.kept()) else {
+        return Err(Error::usage(
+            anyhow!("`{shown}` keeps no checkpoint for its held-out loss"),
+            "train with --keep-best, or name one of its checkpoints: checkpoints/step-N",
+        ));
+    };
+    let listed = checkpoint::list(dir).help(help)?;
+    let found = listed.into_iter().find(|(other, _)| *other == step);
+    found.map(|(_, path)| path).ok_or_else(|| {
+        Error::failed(
+            anyhow!("the best checkpoint of `{shown}`, that of step {step}, isn't there any more"),
+            "name one of its checkpoints: checkpoints/step-N",
+        )
+    })
 }
 
 /// The run under `runs/` that was started last.

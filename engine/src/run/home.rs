@@ -147,9 +147,11 @@ impl Home {
         self.recorder.iter_mut().for_each(|recorder| recorder.log(stepped));
     }
 
-    /// Records an evaluation after `step`.
+    /// Records an evaluation after `step`, unless the one that it repeats is there.
     pub(super) fn evaluated(&mut self, step: u64, evaluation: &Evaluation) {
-        self.recorder.iter_mut().for_each(|recorder| recorder.evaluated(step, evaluation));
+        let lacking = |recorder: &&mut Recorder| !recorder.has_evaluation(step);
+        let recorder = self.recorder.iter_mut().find(lacking);
+        recorder.into_iter().for_each(|recorder| recorder.evaluated(step, evaluation));
     }
 
     /// Records a sample after `step`.

@@ -39,6 +39,6 @@ impl Run<'_> {
 
     /// Lets a run that was interrupted go on in the same process.
     pub fn go_on(&mut self) {
-        self.ended = self.ended.filter(|ended| *ended == Ended::Complete);
+        self.ended = self.ended.filter(|ended| *ended != Ended::Interrupted);
     }
 }

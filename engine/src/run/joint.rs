@@ -27,7 +27,7 @@ use tightrope_nn::{Shard, Trainer};
 use super::Run;
 use super::origin::Origin;
 use super::saved::unwritten;
-use crate::checkpoint::{CheckpointError, Given, KEPT, cuts, write_own};
+use crate::checkpoint::{CheckpointError, Given, cuts, write_own};
 use crate::error::{Error, Result};
 use crate::units::human_bytes;
 
@@ -122,6 +122,8 @@ struct Publishes {
     begun: Begun,
     dir: PathBuf,
     manifest: Manifest,
+    /// Newest checkpoints that stay.
+    keep: usize,
     extra: Vec<(String, Vec<u8>)>,
     /// Metrics, which are to be on the disk before the checkpoint is.
     metrics: Option<Arc<File>>,
@@ -129,13 +131,13 @@ struct Publishes {
 
 impl Publishes {
     fn run(self, cuts: &Cuts, hashes: &[u64]) -> Result<Vec<String>> {
-        let Self { begun, dir, manifest, extra, metrics } = self;
+        let Self { begun, dir, manifest, keep, extra, metrics } = self;
         let mut notes = vec![];
         if let Some(Err(error)) = metrics.map(|file| file.sync_data()) {
             notes.push(format!("warning: the metrics can't be flushed: {error}"));
         }
         let step = manifest.step;
-        let saved = begun.publish(&dir, manifest, cuts, hashes, extra, KEPT);
+        let saved = begun.publish(&dir, manifest, cuts, hashes, extra, keep);
         let saved = saved.map_err(|error| unwritten(error.into(), &dir, step))?;
         notes.extend(saved.left.iter().map(|error| format!("warning: {error}")));
         Ok(notes)
@@ -215,7 +217,8 @@ impl<'a> Run<'a> {
         let manifest = self.inner.attempt(manifest).await?;
         let extra = self.saved.extra(self.data());
         let metrics = self.home.as_ref().and_then(|home| home.metrics_file());
-        Ok(Some(Publishes { begun, dir: of.dir.clone(), manifest, extra, metrics }))
+        let (dir, keep) = (of.dir.clone(), self.saved.keep);
+        Ok(Some(Publishes { begun, dir, manifest, keep, extra, metrics }))
     }
 
     /// Writes this rank's part: from a copy, where all ranks have one.

@@ -112,6 +112,11 @@ impl MetricsFile {
         self.kept.length > 0 && self.kept.evaluated != Some(step)
     }
 
+    /// Returns `true` if the last evaluation in the file when it was opened is that after `step`.
+    pub fn has_evaluation(&self, step: u64) -> bool {
+        self.kept.evaluated == Some(step)
+    }
+
     /// Adds a line. It is handed to the operating system at once, so that a reader sees it and
     /// a crash of the program doesn't lose it.
     ///

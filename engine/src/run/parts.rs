@@ -18,6 +18,7 @@ use super::origin::Reopen;
 use super::saved::Described;
 #[cfg(not(target_family = "wasm"))]
 use crate::error::Help as _;
+use crate::checkpoint::KEPT;
 use crate::error::{Error, Result};
 use crate::settings;
 use crate::weights::{Places, Start};
@@ -47,6 +48,31 @@ impl Every {
     }
 }
 
+/// Which checkpoints of a run stay, and when its held-out loss ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Newest checkpoints that stay; at least 1.
+    pub newest: usize,
+    /// True if the one with the lowest held-out loss stays too.
+    pub best: bool,
+    /// Evaluations in a row without a lower loss that end the run; 0 for no end.
+    pub patience: u64,
+}
+
+impl Retention {
+    /// That of the settings.
+    pub fn of(settings: &settings::Settings) -> Self {
+        let settings::Run { keep, keep_best, .. } = settings.run;
+        Self { newest: keep, best: keep_best, patience: settings.train.patience }
+    }
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { newest: KEPT, best: false, patience: 0 }
+    }
+}
+
 /// What a run is made from.
 pub struct Parts<'a> {
     /// The planned step.
@@ -67,6 +93,8 @@ pub struct Parts<'a> {
     pub rate: LearningRate,
     /// When it logs, evaluates, samples and saves.
     pub every: Every,
+    /// Which checkpoints stay, and when its held-out loss ends it.
+    pub retention: Retention,
     /// Whether a step that f16 skips is made again to tell which op's output isn't finite.
     pub explains_skips: bool,
     /// Whether the host has room for a copy of what this rank writes of a checkpoint, from which it's written while training goes on.
@@ -108,6 +136,7 @@ impl<'a> Parts<'a> {
             data: Box::new(data),
             rate,
             every: Every { log: 1, ..Every::default() },
+            retention: Retention::default(),
             explains_skips: false,
             room_beside: false,
             #[cfg(not(target_family = "wasm"))]

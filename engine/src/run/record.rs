@@ -44,6 +44,11 @@ impl Recorder {
         self.metrics.as_ref().is_some_and(|metrics| metrics.lacks_evaluation(step))
     }
 
+    /// Returns `true` if the evaluation after `step` was there when the run was taken up.
+    pub fn has_evaluation(&self, step: u64) -> bool {
+        self.metrics.as_ref().is_some_and(|metrics| metrics.has_evaluation(step))
+    }
+
     /// What couldn't be written since the last time.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)

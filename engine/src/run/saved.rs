@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use tightrope_data::{Base, Contents, Manifest};
+use tightrope_data::{Base, Contents, Evaluations, Manifest};
 use tightrope_nn::{Done, LearningRate, Trainer, TrainerConfig};
 
 use super::Batches;
@@ -78,6 +78,10 @@ pub(super) struct Saved {
     /// The model that it learns of.
     pub(super) teacher: Option<Base>,
     pub(super) described: Described,
+    /// Newest checkpoints that stay.
+    pub(super) keep: usize,
+    /// What evaluations came to, of a run that goes by them.
+    pub(super) evaluations: Option<Evaluations>,
 }
 
 impl Saved {
@@ -96,7 +100,7 @@ impl Saved {
         written: &dyn Fn(usize),
     ) -> Result<Vec<String>> {
         let manifest = self.manifest(trainer, data, done).await?;
-        let saved = write(trainer, dir, manifest, self.extra(data), written)
+        let saved = write(trainer, dir, (manifest, self.keep), self.extra(data), written)
             .map_err(|error| unwritten(error, dir, done.steps))?;
         Ok(saved.left.iter().map(|error| format!("warning: {error}")).collect())
     }
@@ -184,6 +188,7 @@ impl Saved {
             model: self.described.model.clone(),
             base: self.base.clone(),
             teacher: self.teacher.clone(),
+            evaluations: self.evaluations,
             ..manifest(trainer, &self.rate, done, data).await?
         })
     }

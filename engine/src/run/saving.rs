@@ -56,7 +56,8 @@ impl<'a> Run<'a> {
             return self.save_alone().await;
         };
         let extra = self.saved.extra(self.data());
-        self.beside.begin(Job { dir, copied, manifest, extra, metrics })?;
+        let keep = self.saved.keep;
+        self.beside.begin(Job { dir, copied, manifest, keep, extra, metrics })?;
         self.checkpointed = Some(steps);
         Ok(())
     }

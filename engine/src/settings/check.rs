@@ -114,6 +114,15 @@ impl Settings {
                 ));
             }
         }
+        for key in ["train.patience", "run.keep_best"] {
+            if self.run.eval_every == 0 && self.is_changed(key) {
+                return Err(self.error(
+                    &[key, "run.eval_every"],
+                    format!("`{key}` goes by evaluations, and `run.eval_every` is 0"),
+                    "give --eval-every the steps between them",
+                ));
+            }
+        }
         if let Some([first, second]) = self.contradiction() {
             return Err(self.error(
                 &[second, first],
@@ -211,6 +220,16 @@ mod tests {
             (s.train.batch, s.train.micro_batch) = (Some(6), MicroBatch::Size(4));
         };
         assert!(conflict(split).contains("doesn't divide the 6"));
+    }
+
+    #[test]
+    fn what_goes_by_evaluations_needs_some() {
+        assert_eq!(
+            conflict(|s| (s.train.patience, s.run.eval_every) = (2, 0)),
+            "`train.patience` goes by evaluations, and `run.eval_every` is 0; \
+             give --eval-every the steps between them"
+        );
+        assert!(conflict(|s| (s.run.keep_best, s.run.eval_every) = (true, 0)).contains("keep_best"));
     }
 
     /// Both were taken, and one of them changed nothing.

@@ -22,6 +22,7 @@ use super::table::settings;
 use super::values::{
     Allow, Bytes, Chunk, Device, Extents, Matmul, MicroBatch, Precision, Recompute,
 };
+use crate::checkpoint::KEPT;
 
 const PRESET: &str = "the preset's";
 const OF_MODEL: &str = "the preset's or that of init";
@@ -78,6 +79,7 @@ settings! {
         gradient_sums: GradientSums, "How gradients of several micro-batches are summed: fused, where they are made; or ordered, each made whole first, so that any number of ranks has the same bits", [flag("gradient-sums", "HOW"), only(STEPS)];
         steps: Option<u64>, "Optimizer steps", [unset("what epochs come to, else 1850"), flag("steps", "N"), only(STEPS), elsewhere(&["max_steps", "max_iters"]), page("Steps"), numbers_only()];
         epochs: Option<f64>, "Passes over the data, or a part of one, in place of steps", [within(Positive), unset("3 over rows, labelled texts and images of one's own, without steps"), flag("epochs", "N"), only(STEPS), elsewhere(&["num_train_epochs", "num_epochs", "max_epochs"]), numbers_only()];
+        patience: u64 = 0, "Evaluations in a row without a lower held-out loss that end the run; 0 is no end", [at_least(0), flag("patience", "N"), only(RUN), elsewhere(&["early_stopping_patience", "early_stopping_rounds"])];
         optimizer: UpdateRule, "Update rule", [flag("optimizer", "RULE"), only(STEPS), page("Optimizer")];
         lr: Option<f64>, "Peak learning rate", [unset(PRESET), flag("lr", "RATE"), only(STEPS), elsewhere(&["learning_rate"]), page("Learning rate"), numbers_only()];
         min_lr: Option<f64>, "Learning rate that the schedule ends at", [unset("a tenth of lr"), flag("min-lr", "RATE"), only(STEPS), page_more("Final rate"), page_empty("a tenth"), numbers_only()];
@@ -164,6 +166,8 @@ settings! {
         eval_every: u64 = 250, "Steps between evaluations; 0 is only at the end", [at_least(0), flag("eval-every", "STEPS"), only(RUN), passing(), elsewhere(&["eval_steps", "eval_interval"])];
         sample_every: u64 = 0, "Steps between samples; 0 is only at the end", [at_least(0), flag("sample-every", "STEPS"), only(RUN), passing()];
         save_every: u64 = 500, "Steps between checkpoints; 0 is only at the end", [at_least(0), flag("save-every", "STEPS"), old_flags(&["checkpoint-every"]), old_keys(&["run.checkpoint_every"]), only(RUN), passing(), elsewhere(&["save_steps"])];
+        keep: usize = KEPT, "Newest checkpoints that stay", [flag("keep", "N"), only(RUN), passing(), elsewhere(&["save_total_limit"])];
+        keep_best: bool, "Save the step with the lowest held-out loss when it's evaluated, and keep that checkpoint beside the newest ones", [flag("keep-best", "BOOL"), only(RUN), passing(), elsewhere(&["load_best_model_at_end", "save_best_only"])];
         detect_anomaly: bool, "Name the op whose output isn't finite of each step that f16 skips; a run that ends for it names it anyway", [flag("detect-anomaly", "BOOL"), only(RUN), passing()];
     }
 }

@@ -138,6 +138,7 @@ batch = 32
 micro_batch = "auto"
 gradient_sums = "fused"
 steps = 1000
+patience = 0
 optimizer = "adamw"
 lr = 0.001
 warmup = 50
@@ -200,6 +201,8 @@ log_every = 10
 eval_every = 250
 sample_every = 0
 save_every = 500
+keep = 2
+keep_best = false
 detect_anomaly = false
 "#;
         assert_eq!(settings.to_toml().unwrap(), expected);
