@@ -46,7 +46,7 @@ use crate::recipe::{
     Context, Conversations, First, Labelled, LabelledImages, Read, Step, Text, beyond_rows,
     chat_template,
 };
-use crate::run::{self, Evaluation, evaluate};
+use crate::run::{self, Evaluation, Turn, evaluate};
 use crate::settings::{RowFormat, Settings};
 use crate::weights::{Generation, Places, Source};
 
@@ -383,7 +383,7 @@ impl Generator {
             ),
             error => Error::failed(error, HELP),
         })?;
-        let mut turn = Turn { end: template.end_of_turn(), held: String::new() };
+        let mut turn = Turn::new(template.end_of_turn());
         // The template writes the tokens that begin a text itself.
         let question = self.tokenizer.encode(&question).help("give another --prompt")?;
         let tokens = self.go_on(question, asked, &mut |piece| {
@@ -415,59 +415,5 @@ impl Generator {
         let (trainer, tokenizer) = (&mut self.trainer, &self.tokenizer);
         let given = (prompt.as_slice(), self.ends.as_slice());
         block_on(run::generate(trainer, tokenizer, given, asked.max_tokens, &sampling, show))
-    }
-}
-
-/// An assistant's turn as it comes. What may be the beginning of its end is held back.
-struct Turn {
-    end: String,
-    held: String,
-}
-
-impl Turn {
-    /// What is said for certain, and whether the turn goes on.
-    fn push(&mut self, piece: &str) -> (String, bool) {
-        self.held += piece;
-        if self.end.is_empty() {
-            return (std::mem::take(&mut self.held), true);
-        }
-        if let Some(at) = self.held.find(&self.end) {
-            let said = self.held[..at].to_owned();
-            self.held.clear();
-            return (said, false);
-        }
-        let starts = self.held.char_indices().map(|(at, _)| at);
-        let begun = starts.filter(|&at| self.end.starts_with(&self.held[at..])).min();
-        let held = begun.map_or(String::new(), |at| self.held.split_off(at));
-        (std::mem::replace(&mut self.held, held), true)
-    }
-
-    /// What was held back of a turn that didn't end.
-    fn rest(&mut self) -> String {
-        std::mem::take(&mut self.held)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_turn_ends_with_its_last_token_however_that_comes() {
-        for (pieces, said, ended) in [
-            (&["a<", "|im_", "end|>", "b"][..], "a", true),
-            (&["a<|im_end|>b"], "a", true),
-            (&["a<|im", "_x", "<"], "a<|im_x<", false),
-        ] {
-            let mut turn = Turn { end: "<|im_end|>".to_owned(), held: String::new() };
-            let (mut text, mut goes_on) = (String::new(), true);
-            for piece in pieces {
-                if goes_on {
-                    let (more, on) = turn.push(piece);
-                    (text, goes_on) = (text + &more, on);
-                }
-            }
-            assert_eq!((text + &turn.rest(), !goes_on), (said.to_owned(), ended), "{pieces:?}");
-        }
     }
 }

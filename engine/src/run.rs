@@ -17,7 +17,7 @@
 //! | `evaluate` | loss on held-out data |
 //! | `intervals`, `best` | what is done between steps, and what a run does by its held-out loss |
 //! | `together`, `pace` | a run with other ranks, and how long each computes and waits |
-//! | `sample` | text out of a model |
+//! | `sample`, `turn` | text out of a model |
 //! | `answers` | what a model answers to problems, and how often it's right |
 //! | `classify` | what a model takes images and texts for |
 //! | `interactive` | what a program asks of a run between its steps |
@@ -91,6 +91,7 @@ mod saving;
 mod stepped;
 pub mod tensorboard;
 mod together;
+mod turn;
 
 use std::collections::BTreeMap;
 #[cfg(not(target_family = "wasm"))]
@@ -105,7 +106,7 @@ use web_time::Instant;
 use crate::error::{Error, Result};
 use crate::weights::{Start, teacher};
 
-pub use batches::{Batches, Epoch, HeldOut, Numbers, Samples, Wait};
+pub use batches::{Batches, Epoch, HeldOut, Numbers, Question, Samples, Wait};
 pub use classify::Seen;
 pub use evaluate::{Evaluation, evaluate};
 pub use origin::{Opening, Reopen};
@@ -122,6 +123,8 @@ pub(crate) use classify::softmax;
 pub(crate) use continues::{changed, check as check_continues};
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use home::Home;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use turn::Turn;
 
 #[cfg(not(target_family = "wasm"))]
 use beside::Beside;

@@ -151,6 +151,35 @@ fn a_model_answers_and_its_turn_ends() {
     ok(dir.path(), "generate out --prompt q --max-tokens 2");
 }
 
+/// Samples of a run on conversations were continuations of nothing, which no row begins as.
+#[test]
+fn samples_answer_questions_that_are_held_out() {
+    let dir = chats();
+    let row = |question: &str, answer: &str| {
+        format!(
+            r#"{{"messages": [{{"role": "user", "content": "{question}"}}, {{"role": "assistant", "content": "{answer}"}}]}}"#
+        )
+    };
+    let rows = vec![row("q", "yes"); 5].join("\n");
+    write(&dir, "same.jsonl", &rows);
+    let words = format!("train {SMALL} --chat-template chatml --lr 1e-2 --steps 150 --sample-every 140");
+    let output = ok(dir.path(), &format!("{words} --data same.jsonl --set data.holdout=0.4 --out a"));
+    let answered = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\nyes";
+    let expected = format!("{answered}\n\n{answered}");
+    let sample = fs::read_to_string(dir.path().join("a/samples/step-140.txt")).unwrap();
+    assert_eq!(sample, expected);
+    assert!(stdout(&output).contains(&format!("sample:\n{expected}\n")), "{}", stdout(&output));
+    // Of files of their own, and of several turns the first.
+    let turns = r#"{"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "no"}, {"role": "user", "content": "r"}, {"role": "assistant", "content": "no"}]}"#;
+    write(&dir, "turns.jsonl", turns.replace('\n', ""));
+    let words = words.replace("--steps 150 --sample-every 140", "--steps 1 --context 160");
+    ok(dir.path(), &format!("{words} --data same.jsonl --validation turns.jsonl --out b"));
+    let sample = fs::read_to_string(dir.path().join("b/samples/step-1.txt")).unwrap();
+    let asked = "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n";
+    assert!(sample.starts_with(asked) && !sample.contains("\nr<"), "{sample}");
+}
+
 #[test]
 fn a_models_own_template_and_tokenizer_are_used() {
     let dir = chats();

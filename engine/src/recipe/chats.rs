@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use tightrope_data::{
     BucketCount, ChatTemplate, Chats, ChatsConfig, Checkpoint, Counts, DataState, Loader, RowBatch,
-    RowFormat, Rows, Sequences, Source, Tokenizer, row_format,
+    RowFormat, Rows, Sequences, Source, Tokenizer, TrainOn, row_format,
 };
 use tightrope_nn::{Done, TrainerConfig, defaults};
 
@@ -14,7 +14,7 @@ use super::context::{Context, longest};
 use super::reference::Reference;
 use super::rows;
 use crate::error::{Error, Help as _, Result};
-use crate::run::{Batches, Epoch, HeldOut, Samples, changed};
+use crate::run::{Batches, Epoch, HeldOut, Question, Samples, changed};
 use crate::settings::{self, Settings};
 use crate::units::{human_count, plural};
 use crate::weights::source::Source as Weights;
@@ -183,8 +183,13 @@ pub struct Conversations {
     tokenizer: Tokenizer,
     template: Option<String>,
     chats: Chats,
-    /// The rows of `train`.
+    /// The rows of `train` and of `held_out`.
     train_rows: Rows,
+    held_out_rows: Rows,
+    /// Text that ends the assistant's turns; empty if none does.
+    end_of_turn: String,
+    /// True if no question can be told from its answer.
+    trains_on_all: bool,
     train: Sequences,
     held_out: Sequences,
     origin: String,
@@ -241,7 +246,10 @@ impl Conversations {
         let sequences = |rows| -> Result<Sequences> {
             Ok(Sequences::new(rows, context, packing)?.with_numbers(unknown.clone()))
         };
-        let train_rows = train.clone();
+        let (train_rows, held_out_rows) = (train.clone(), held_out.clone());
+        let template = read.template.as_ref().filter(|_| chats.counts().templated > 0);
+        let end_of_turn = template.map(ChatTemplate::end_of_turn).unwrap_or_default();
+        let trains_on_all = data.train_on == Some(TrainOn::All);
         let (train, held_out) = (sequences(train)?, sequences(held_out)?);
         let origin = match data.files.as_slice() {
             [file] => file.display().to_string(),
@@ -253,6 +261,9 @@ impl Conversations {
             template,
             chats,
             train_rows,
+            held_out_rows,
+            end_of_turn,
+            trains_on_all,
             train,
             held_out,
             origin,
@@ -487,6 +498,23 @@ impl Batches for Conversations {
 
     fn held_out(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
         self.in_order_of(&self.held_out, config, most)
+    }
+
+    fn questions(&self, most: usize) -> Vec<Question> {
+        let rows = match self.held_out_rows.is_empty() {
+            true => &self.train_rows,
+            false => &self.held_out_rows,
+        };
+        let most = if self.trains_on_all { 0 } else { most };
+        let first = (0..rows.len()).step_by(rows.each());
+        let asked = first.map(|row| {
+            let question = rows.get(row).take_while(|(_, trained)| !trained);
+            question.map(|(id, _)| id.cast_unsigned()).collect::<Vec<u32>>()
+        });
+        // A question that fills the context leaves no room for an answer.
+        let fits = asked.filter(|tokens| tokens.len() < self.context);
+        let end = &self.end_of_turn;
+        fits.take(most).map(|tokens| Question { tokens, end: end.clone() }).collect()
     }
 
     fn in_order(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {

@@ -8,7 +8,7 @@ use tightrope_nn::{Architecture, Done, TrainerConfig};
 
 use super::piped;
 use crate::error::{Error, Result};
-use crate::run::{Batches, Epoch, HeldOut, Samples, Wait};
+use crate::run::{Batches, Epoch, HeldOut, Question, Samples, Wait};
 use crate::settings::Settings;
 
 /// What a run is trained on, and what it's evaluated on.
@@ -132,6 +132,10 @@ impl Batches for Validated {
 
     fn held_out(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
         self.validation.in_order(config, most)
+    }
+
+    fn questions(&self, most: usize) -> Vec<Question> {
+        self.validation.questions(most)
     }
 
     fn state(&self, samples: u64) -> DataState {

@@ -157,6 +157,15 @@ impl Epoch {
     }
 }
 
+/// The beginning of a conversation, which a model answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Tokens up to where the assistant's turn begins.
+    pub tokens: Vec<u32>,
+    /// Text that ends that turn; empty if none does.
+    pub end: String,
+}
+
 /// Whether a batch can be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
@@ -248,6 +257,12 @@ pub trait Batches {
     fn held_out(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
         let _ = (config, most);
         Ok(Box::new(std::iter::empty()))
+    }
+
+    /// The first `most` questions of conversations that are held out, or of all if none are: samples are answers to them. None of other data.
+    fn questions(&self, most: usize) -> Vec<Question> {
+        let _ = most;
+        Vec::new()
     }
 
     /// What is trained on, in order, or the first of it that holds `most` tokens: for a run that is evaluated on it.

@@ -4,11 +4,17 @@ use anyhow::anyhow;
 use tightrope_data::Tokenizer;
 use tightrope_nn::{SampleTokens, Sampling, Trainer};
 
-use super::{Run, unless_cancelled};
+use super::turn::Turn;
+use super::{Question, Run, unless_cancelled};
 use crate::error::{Error, Help as _, Result};
 
 /// Tokens of a sample.
 const SAMPLED: usize = 400;
+/// Held-out questions that the sample of a run on conversations answers, and most tokens of each answer.
+const QUESTIONS: usize = 3;
+const ANSWERED: usize = 200;
+/// Characters of a question that are shown: its last.
+const SHOWN: usize = 400;
 
 /// Continues `prompt` by at most `count` tokens and hands each new piece of text to `show`, which
 /// returns false to stop. The end-of-text token and each of `ends` end it. Returns the new tokens.
@@ -76,7 +82,8 @@ impl Run<'_> {
         attempt.await
     }
 
-    /// A sample of the model as it is, up to where the run is asked to stop; `None` where its data isn't text.
+    /// A sample of the model as it is, up to where the run is asked to stop: answers to questions that are held out, of a run on conversations,
+    /// or a text. `None` if its data isn't text.
     ///
     /// # Errors
     /// Errors of the device and of the tokenizer.
@@ -87,7 +94,12 @@ impl Run<'_> {
         let step = self.done().steps;
         let attempt = self.inner.attempt(async |origin, trainer| match origin.data.tokenizer() {
             Some(tokenizer) if continues(trainer) => {
-                sample(trainer, tokenizer, &origin.ends, step).await.map(Some)
+                let questions = origin.data.questions(QUESTIONS);
+                let (ends, questions) = (&origin.ends, questions.as_slice());
+                match questions {
+                    [] => sample(trainer, tokenizer, ends, step).await.map(Some),
+                    _ => answers(trainer, tokenizer, (ends, questions), step).await.map(Some),
+                }
             }
             _ => Ok(None),
         });
@@ -127,6 +139,41 @@ pub async fn sample(
     };
     let made = generate(trainer, tokenizer, (&prompt, ends), SAMPLED, &sampling, &mut show).await;
     unless_cancelled(made)?;
+    Ok(text)
+}
+
+/// The questions, each with the model's answer after `step`, which ends with its turn. They end early where the trainer is stopped.
+async fn answers(
+    trainer: &mut Trainer,
+    tokenizer: &Tokenizer,
+    (ends, questions): (&[u32], &[Question]),
+    step: u64,
+) -> Result<String> {
+    let (seed, capacity) = (trainer.config().seed, trainer.config().decode);
+    let mut text = String::new();
+    for (index, Question { tokens, end }) in questions.iter().enumerate() {
+        let asked = tokenizer.decode(tokens).help("give another --tokenizer")?;
+        let hidden = asked.chars().count().saturating_sub(SHOWN);
+        text += if index > 0 { "\n\n" } else { "" };
+        text += if hidden > 0 { "…" } else { "" };
+        text.extend(asked.chars().skip(hidden));
+        let draw = step.wrapping_mul(QUESTIONS as u64).wrapping_add(index as u64);
+        let sampling = Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, seed, draw };
+        let most = ANSWERED.min(capacity.saturating_sub(tokens.len()).max(1));
+        let mut turn = Turn::new(end.clone());
+        let mut show = |piece: &str| {
+            let (said, more) = turn.push(piece);
+            text += &said;
+            more
+        };
+        let given = (tokens.as_slice(), ends);
+        let made = generate(trainer, tokenizer, given, most, &sampling, &mut show).await;
+        let made = unless_cancelled(made)?;
+        text += &turn.rest();
+        if made.is_none() {
+            break;
+        }
+    }
     Ok(text)
 }
 
