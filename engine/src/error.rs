@@ -209,6 +209,12 @@ impl From<TrainError> for Error {
                 "see what that rank says; started again with --auto-resume, a run goes on from its last \
                  checkpoint",
             ),
+            TrainError::Session(SessionError::Device(DeviceError::Input(_))) => {
+                Self::failed(error, "correct what it names in the data: every device refuses it")
+            }
+            TrainError::Batch { .. } | TrainError::Session(SessionError::Length { .. }) => {
+                Self::failed(error, "give what it takes")
+            }
             error => Self::failed(error, "try again, or choose another device with --device"),
         }
     }
@@ -227,9 +233,10 @@ impl From<SampleError> for Error {
             SampleError::NotANumber(_) => {
                 Self::failed(error, "the weights have diverged: use an earlier checkpoint")
             }
-            SampleError::Train(_) => {
+            SampleError::Train(TrainError::Session(SessionError::Device(DeviceError::Input(_)))) => {
                 Self::failed(error, "give a --prompt of the model's vocabulary")
             }
+            SampleError::Train(error) => error.into(),
         }
     }
 }
@@ -301,6 +308,20 @@ mod tests {
         let said = format!("{error:?}");
         assert_eq!(error.kind(), Kind::DoesNotFit, "{said}");
         assert!(said.contains("8589934592") && said.contains("1073741824"), "{said}");
+    }
+
+    /// A label past the classes was to be helped by another device, and a lost device by another prompt.
+    #[test]
+    fn a_wrong_input_is_not_the_devices_fault() {
+        let wrong = || DeviceError::Input("label 7 of 5 classes".to_owned());
+        let lost = DeviceError::Lost { device: "H200".to_owned(), reason: "gone".to_owned() };
+        let help = |error: Error| error.help().unwrap().to_owned();
+        let of_data = help(TrainError::from(wrong()).into());
+        assert!(of_data.starts_with("correct what it names in the data"), "{of_data}");
+        let of_prompt = help(SampleError::Train(wrong().into()).into());
+        assert_eq!(of_prompt, "give a --prompt of the model's vocabulary");
+        let of_device = help(SampleError::Train(lost.into()).into());
+        assert!(of_device.contains("choose another device"), "{of_device}");
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub use texts::TextScores;
 
 use crate::block_on;
 use crate::check;
-use crate::error::{Error, Help as _, Result};
+use crate::error::{Error, Result};
 use crate::generate::Loaded;
 use crate::recipe::{Step, beyond_rows};
 use crate::run::Samples;
@@ -143,8 +143,7 @@ impl Scorer {
     fn log_likelihoods(&mut self, rows: &[&Scored], length: usize) -> Result<Vec<f64>> {
         let batch = self.trainer.config().micro_batch;
         let samples = Samples::from(scored_batch(rows, batch, length));
-        let losses = block_on(self.trainer.losses(&samples.batch()));
-        let losses = losses.help("try again, or choose another device")?;
+        let losses = block_on(self.trainer.losses(&samples.batch()))?;
         let sums = rows.iter().zip(losses).map(|(row, loss)| -f64::from(loss) * row.count as f64);
         let found: Vec<f64> = sums.collect();
         if found.iter().any(|found| !found.is_finite()) {

@@ -348,7 +348,7 @@ pub(crate) fn fits(tokenizer: &Tokenizer, vocab: usize, init: bool) -> Result<()
     if size > vocab && !init {
         return Err(Error::usage(
             anyhow!("the tokenizer has {size} tokens, and `model.vocab` is {vocab}"),
-            "leave `model.vocab` out, or give the tokenizer of this vocabulary",
+            format!("give the tokenizer of this vocabulary, or --vocab {size}"),
         ));
     }
     Ok(())

@@ -11,9 +11,20 @@ use crate::error::{Error, Result};
 pub(super) const DIVERGED: &str =
     "resume with a lower --lr or a smaller --clip, or look at the data around this step";
 
-/// Why a step isn't finite whose outputs all are.
-const SUMS: &str =
-    "every op's output is finite, and the sum of gradients or of their squares overflows";
+/// Why a step isn't finite whose outputs all are when it's made again. Gradients of several passes or ranks are `summed`: these sums can be
+/// infinite and then no number; sums of squares can only be infinite.
+fn of_sums(loss: f32, grad_norm: f32, summed: bool) -> &'static str {
+    if grad_norm.is_infinite() {
+        return "every op's output is finite, and the sum of gradients or of their squares overflows";
+    }
+    if grad_norm.is_nan() && summed {
+        return "every op's output is finite, and a sum of gradients over passes or ranks overflows";
+    }
+    if grad_norm.is_finite() && !loss.is_finite() {
+        return "every op's output is finite, and the sum of losses isn't";
+    }
+    "made again, every op's output is finite: the device doesn't repeat its numbers (`tightrope doctor --check` tests its kernels)"
+}
 /// Why no op is named.
 const CONSUMED: &str = "the op isn't known, as memory.consume_gradients has updated weights while gradients were made; without it the \
                         op is named";
@@ -60,6 +71,7 @@ impl Run<'_> {
     /// Says where numbers stop being finite in the step after `at`.
     async fn first_not_finite(&mut self, at: Done, outcome: &Outcome) -> Result<String> {
         let joined = self.is_joined();
+        let summed = joined || self.config().accumulation() > 1;
         let explain = self.inner.attempt(async |origin, trainer| {
             let batch = origin.data.batch(trainer.config(), at)?;
             Ok(trainer.explain(at.steps, &batch.batch(), outcome).await?)
@@ -72,7 +84,7 @@ impl Run<'_> {
                     "the first output that isn't finite is `{tensor}`, element {element}, of op {op}{of_rank}"
                 )
             }
-            Cause::Sums => SUMS.to_owned(),
+            Cause::Sums => of_sums(outcome.loss, outcome.grad_norm, summed).to_owned(),
             Cause::Overwritten => CONSUMED.to_owned(),
         })
     }
@@ -100,5 +112,27 @@ impl Run<'_> {
         self.home.as_ref().map_or_else(String::new, |home| {
             format!("; the weights of step {step} are saved in `{}`", home.dir().display())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A loss that isn't finite beside a norm that is, and a step that doesn't repeat itself, were said to overflow in sums of squares.
+    #[test]
+    fn sums_overflow_where_their_numbers_say_so() {
+        let squares = of_sums(1.0, f32::INFINITY, false);
+        assert!(squares.contains("or of their squares overflows"), "{squares}");
+        for (loss, grad_norm, summed, expected) in [
+            (1.0, f32::NAN, true, "a sum of gradients over passes or ranks overflows"),
+            (f32::NAN, 1.0, false, "the sum of losses isn't"),
+            (f32::INFINITY, 1.0, true, "the sum of losses isn't"),
+            (1.0, f32::NAN, false, "doesn't repeat its numbers"),
+            (f32::NAN, f32::NAN, false, "doesn't repeat its numbers"),
+        ] {
+            let said = of_sums(loss, grad_norm, summed);
+            assert!(said.contains(expected) && !said.contains("squares"), "{said}");
+        }
     }
 }

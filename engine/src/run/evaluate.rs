@@ -9,7 +9,7 @@ use tightrope_nn::{Scored, Scores, Trainer, TrainerConfig};
 
 use super::passes::{Pass, Passes};
 use super::{HeldOut, Run, unless_cancelled};
-use crate::error::{Error, Help as _, Result};
+use crate::error::{Error, Result};
 
 /// What an evaluation came to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -86,7 +86,7 @@ pub(super) async fn evaluate_unless(
             return Ok(None);
         }
         let found = trainer.scores(&own.samples.batch()).await;
-        let found = unless_cancelled(found.help("try again, or choose another device"))?;
+        let found = unless_cancelled(found.map_err(Error::from))?;
         let Some(found) = found else { return Ok(None) };
         let Some(all) = of_all_ranks(trainer, &found, stops)? else { return Ok(None) };
         for (pass, figures) in round.iter().zip(all.into_iter().step_by(each)) {

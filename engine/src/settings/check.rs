@@ -62,7 +62,7 @@ impl Settings {
                         "`model.kv_heads` is {kv_heads} and `model.heads` is {heads}, but the \
                          family gpt2 has one key and value head for each head"
                     ),
-                    "leave kv_heads out, or choose family = \"llama\"",
+                    &format!("choose family = \"llama\", or give kv_heads = {heads}, another model"),
                 ));
             }
         }

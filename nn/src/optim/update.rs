@@ -71,7 +71,7 @@ pub(crate) fn append_sharing(
         format!("{weight_decay} must not be negative")
     })?;
     ensure(clip.is_none_or(|clip| clip > 0.0), "clip", || {
-        format!("{} must be above 0; leave it out for none", clip.unwrap_or_default())
+        format!("{} must be above 0, and none is no clipping", clip.unwrap_or_default())
     })?;
     ensure(key.is_some() || !bits.draws(optimizer), "optimizer_bits", || {
         "state in 16 bits is rounded by random numbers, which need a key".into()
