@@ -11,6 +11,7 @@ mod json;
 pub(crate) mod lenient;
 mod packed;
 mod parquet;
+mod saved;
 mod shards;
 mod splits;
 
@@ -29,6 +30,7 @@ pub(crate) use json::without_place;
 pub(crate) use packed::unpacked;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use parquet::is as is_parquet;
+pub(crate) use saved::is_saved;
 pub use splits::HeldOutSplit;
 
 use crate::bytes::Bytes;
@@ -61,12 +63,12 @@ impl Corpus {
     /// | `.bin` | token ids, taken as they are: llm.c's shards, or nanoGPT's 16-bit ids without a header |
     /// | `.jsonl`, `.ndjson` | a JSON object per line, with its text in the field `text_key` |
     /// | `.json` | an array of such objects or of strings, or objects one after the other |
-    /// | `.parquet` | a document per row, in the column `text_key` |
+    /// | `.parquet`, `.arrow` | a document per row, in the column `text_key` |
     /// | any other | UTF-8 text |
     ///
-    /// A file that gzip or Zstandard has packed is unpacked into memory; its name without `.gz` or `.zst` counts. Text for the byte
+    /// Of a folder that `save_to_disk` of the `datasets` library wrote, the shards that it names are read, in their order. A file that gzip or Zstandard has packed is unpacked into memory; its name without `.gz` or `.zst` counts. Text for the byte
     /// tokenizer and ids are read from the mapped file; other text is encoded into memory here. With a Hugging Face tokenizer
-    /// each text file and each document ends in the end-of-text token; documents of JSON and Parquet as bytes end in a newline.
+    /// each text file and each document ends in the end-of-text token; documents of JSON, Parquet and Arrow as bytes end in a newline.
     ///
     /// # Errors
     /// A missing or unreadable file, a folder or glob without files, text that isn't UTF-8, an object without that field, broken
@@ -225,10 +227,8 @@ fn text(name: &str, bytes: Bytes, tokenizer: &Tokenizer) -> Result<Ids> {
 
 /// Text, where it is text.
 pub(crate) fn utf8<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str> {
-    const BINARY: [(&[u8], &str); 2] =
-        [(b"ARROW1", "an Arrow file"), (b"PK\x03\x04", "a zip archive")];
-    if let Some((_, kind)) = BINARY.iter().find(|(magic, _)| bytes.starts_with(magic)) {
-        return Err(Error::Format { name: name.to_owned(), kind });
+    if bytes.starts_with(b"PK\x03\x04") {
+        return Err(Error::Format { name: name.to_owned(), kind: "a zip archive" });
     }
     std::str::from_utf8(bytes)
         .map_err(|e| Error::NotUtf8 { name: name.to_owned(), offset: e.valid_up_to() })

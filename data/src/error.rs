@@ -62,7 +62,7 @@ pub enum Error {
         /// What it is, with its article.
         kind: &'static str,
     },
-    /// A Parquet file without such a column of text.
+    /// A file of Parquet or Arrow without such a column of text.
     #[error("{name}: {problem}")]
     Column {
         /// The file.
@@ -73,6 +73,14 @@ pub enum Error {
     /// A Parquet file that can't be read.
     #[error("{name} can't be read: {problem}; fetch it again")]
     Parquet {
+        /// The file.
+        name: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A table of Arrow that can't be read.
+    #[error("{name} can't be read as Arrow: {problem}; fetch or save it again")]
+    Arrow {
         /// The file.
         name: String,
         /// What is wrong.

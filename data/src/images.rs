@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::bytes::Bytes;
-use crate::corpus::check_holdout;
+use crate::corpus::{check_holdout, is_saved};
 use crate::permutation::Permutation;
 use crate::source::content;
 use crate::{DataState, Error, Result, Source};
@@ -137,6 +137,10 @@ impl ImageDataset {
     pub fn open(path: impl AsRef<Path>, shape: Option<ImageShape>) -> Result<Self> {
         let path = path.as_ref();
         shape.as_ref().map_or(Ok(()), ImageShape::check)?;
+        if is_saved(path) {
+            let problem = "it is a data set that save_to_disk wrote, whose images aren't read: write them as files, in a folder for each class";
+            return Err(broken(&path.display().to_string(), problem.to_owned()));
+        }
         let entries = list(path)?;
         let has = |found: fn(&str) -> bool| entries.iter().any(|entry| found(&entry.name));
         let parts = if has(idx::is_images) {

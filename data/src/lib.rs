@@ -22,6 +22,7 @@
 //! # Ok::<(), tightrope_data::Error>(())
 //! ```
 
+mod arrow;
 mod buckets;
 mod built_in;
 mod bytes;

@@ -1,4 +1,4 @@
-//! Rows of data files, one after the other: JSON objects on lines or in an array, and rows of Parquet.
+//! Rows of data files, one after the other: JSON objects on lines or in an array, and rows of Parquet and Arrow.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use serde_json::Deserializer;
 use super::{Each, parquet, refused};
 use crate::bytes::Bytes;
 use crate::corpus::{BYTE_ORDER_MARK, extension, is_parquet, lenient};
-use crate::{Error, Result};
+use crate::{Error, Result, arrow};
 
 /// How rows follow each other in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(crate) enum Layout {
     Values,
     /// Parquet.
     Parquet,
+    /// Arrow.
+    Arrow,
 }
 
 impl Layout {
@@ -32,6 +34,7 @@ impl Layout {
             return Some((Self::Parquet, true));
         }
         match extension(path).as_str() {
+            extension if extension == "arrow" || arrow::is_file(bytes) => Some((Self::Arrow, true)),
             "jsonl" | "ndjson" => Some((Self::Lines, true)),
             "json" => Some((Self::Values, true)),
             "bin" => None,
@@ -53,6 +56,7 @@ impl Layout {
             Self::Lines => lines(name, without_mark(&bytes), each),
             Self::Values => values(name, without_mark(&bytes), each),
             Self::Parquet => parquet::rows(name, bytes, each),
+            Self::Arrow => arrow::rows(name, &bytes, each),
         }
     }
 }

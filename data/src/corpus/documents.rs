@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::json::Json;
 use super::{Each, extension, parquet, utf8};
-use crate::Result;
 use crate::bytes::Bytes;
+use crate::{Result, arrow};
 
 /// Hands every document of a file of rows to `each`: the field or column `key` of each row. `false` where it isn't such a file.
 ///
@@ -22,6 +22,9 @@ pub(crate) fn of_rows(
         _ if parquet::is(bytes) => {
             let bytes = std::mem::replace(bytes, Vec::new().into());
             parquet::column(name, bytes, key, each)?;
+        }
+        extension if extension == "arrow" || arrow::is_file(bytes) => {
+            arrow::column(name, bytes, key, each)?;
         }
         "jsonl" | "ndjson" => {
             let text = lenient(bytes);

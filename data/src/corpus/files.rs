@@ -3,11 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::saved;
 use super::splits::{self, HeldOutSplit, Split};
 use crate::{Error, Result};
 
 /// Extensions by which files of a folder are taken.
-const TEXTS: [&str; 8] = ["bin", "json", "jsonl", "md", "ndjson", "parquet", "text", "txt"];
+const TEXTS: [&str; 9] =
+    ["arrow", "bin", "json", "jsonl", "md", "ndjson", "parquet", "text", "txt"];
 
 /// A file to read.
 pub(crate) struct InputFile {
@@ -30,12 +32,9 @@ pub(crate) fn named<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<InputFile>> {
             }
             files.append(&mut found);
             if files.len() == before {
-                if let Some(problem) = arrow_problem(path) {
-                    return Err(none(path, problem));
-                }
                 return Err(none(
                     path,
-                    "it has no .txt, .md, .jsonl, .json or .bin files; name others by a glob",
+                    "it has no .txt, .md, .jsonl, .json, .parquet, .arrow or .bin files; name others by a glob",
                 ));
             }
         } else if !path.exists() && path.to_string_lossy().contains(['*', '?', '[']) {
@@ -80,14 +79,10 @@ pub(crate) fn extension(path: &Path) -> String {
     }
 }
 
-/// The refusal of a folder that `save_to_disk` of the `datasets` library wrote.
-fn arrow_problem(folder: &Path) -> Option<&'static str> {
-    let entries = fs::read_dir(folder).ok()?;
-    let mut paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let is_arrow = |path: PathBuf| path.extension().is_some_and(|extension| extension == "arrow");
-    paths.any(is_arrow).then_some(
-        ".arrow files, as save_to_disk writes them, aren't read; load it with load_from_disk and write it with to_parquet",
-    )
+/// Returns `true` for what the `datasets` library keeps beside tables in its cache: a description, and what functions made of them.
+fn is_of_cache(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name == "dataset_info.json" || (name.starts_with("cache-") && name.ends_with(".arrow"))
 }
 
 fn alone(path: PathBuf) -> InputFile {
@@ -96,8 +91,18 @@ fn alone(path: PathBuf) -> InputFile {
     InputFile { path, source }
 }
 
-/// The texts in `folder` and in its folders, by name; those that are hidden are passed over.
+/// The texts in `folder` and in its folders, by name; those that are hidden are passed over. Of what `save_to_disk` wrote, the
+/// shards that it names.
 fn of_folder(root: &Path, folder: &Path, files: &mut Vec<InputFile>) -> Result<()> {
+    let source = |path: &Path| {
+        let within = path.strip_prefix(root).unwrap_or(path);
+        let names: Vec<_> = within.iter().map(|name| name.to_string_lossy()).collect();
+        names.join("/")
+    };
+    if let Some(shards) = saved::shards(folder)? {
+        files.extend(shards.into_iter().map(|path| InputFile { source: source(&path), path }));
+        return Ok(());
+    }
     let refused = Error::io("read", folder);
     let entries = fs::read_dir(folder).and_then(|entries| {
         entries
@@ -106,24 +111,17 @@ fn of_folder(root: &Path, folder: &Path, files: &mut Vec<InputFile>) -> Result<(
     });
     let mut entries = entries.map_err(refused)?;
     entries.sort_by(|one, other| one.0.cmp(&other.0));
+    let tables = entries.iter().any(|(path, _)| extension(path) == "arrow");
     for (path, kind) in entries {
         let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        if hidden {
-            continue;
-        }
-        let of_arrow = path.file_name().is_some_and(|name| {
-            matches!(name.to_str(), Some("dataset_info.json" | "state.json" | "dataset_dict.json"))
-        });
-        if of_arrow && arrow_problem(folder).is_some() {
+        if hidden || (tables && is_of_cache(&path)) {
             continue;
         }
         // A link to a folder could lead back here.
         if kind.is_dir() {
             of_folder(root, &path, files)?;
         } else if path.is_file() && TEXTS.contains(&extension(&path).as_str()) {
-            let within = path.strip_prefix(root).unwrap_or(&path);
-            let names: Vec<_> = within.iter().map(|name| name.to_string_lossy()).collect();
-            files.push(InputFile { source: names.join("/"), path });
+            files.push(InputFile { source: source(&path), path });
         }
     }
     Ok(())

@@ -13,6 +13,9 @@ const ZSTANDARD: &[u8] = b"\x28\xb5\x2f\xfd\x04\x58\x19\0\0two\x8b\x44\xf4\xec";
 /// By pyarrow: columns `id` of 64-bit integers, `text` and `body` of strings; three rows in two row groups, the second text null; Snappy.
 const PARQUET: &[u8] = include_bytes!("tests/three.parquet");
 
+/// By pyarrow: the same columns, `text` by a dictionary and `body` of large strings; Zstandard.
+const ARROW: &[u8] = include_bytes!("tests/three.arrow");
+
 fn file(folder: &TempDir, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
     let path = folder.path().join(name);
     fs::write(&path, bytes).unwrap();
@@ -71,15 +74,17 @@ fn json_arrays_and_other_fields_are_documents() {
 }
 
 #[test]
-fn a_column_of_parquet_is_documents() {
+fn a_column_of_a_table_is_documents() {
     let folder = tempdir().unwrap();
-    let path = file(&folder, "a.parquet", PARQUET);
-    let read = |key| Corpus::open(&[&path], key, &Tokenizer::Byte);
-    assert_eq!(bytes(&read("text").unwrap().tokens()), "one\nthrée\n".as_bytes());
-    assert_eq!(bytes(&read("body").unwrap().tokens()), b"a\nb\nc\n");
-    let message = |key| read(key).unwrap_err().to_string();
-    assert!(message("content").contains("no column `content`, and has `id`, `text`, `body`"));
-    assert!(message("id").contains("isn't of text"));
+    for (name, table) in [("a.parquet", PARQUET), ("a.arrow", ARROW)] {
+        let path = file(&folder, name, table);
+        let read = |key| Corpus::open(&[&path], key, &Tokenizer::Byte);
+        assert_eq!(bytes(&read("text").unwrap().tokens()), "one\nthrée\n".as_bytes());
+        assert_eq!(bytes(&read("body").unwrap().tokens()), b"a\nb\nc\n");
+        let message = |key| read(key).unwrap_err().to_string();
+        assert!(message("content").contains("no column `content`, and has `id`, `text`, `body`"));
+        assert!(message("id").contains("isn't of text"));
+    }
 }
 
 #[test]
@@ -188,7 +193,7 @@ fn bad_input_is_refused_with_its_place() {
         message("text.bin", "Plainly a text\n".repeat(9).as_bytes()).contains("rename it to .txt")
     );
     assert!(message("table.parquet", b"PAR1....PAR1").contains("fetch it again"));
-    assert!(message("table.arrow", b"ARROW1..").contains("an Arrow file, which isn't read"));
+    assert!(message("table.arrow", b"ARROW1\0\0").contains("it has no schema"));
     assert!(message("cut.txt.gz", &[0x1f, 0x8b, 8, 0]).contains("can't be unpacked"));
     assert!(message("cut.txt.zst", &[0x28, 0xb5, 0x2f, 0xfd, 4]).contains("can't be unpacked"));
     assert!(message("f.json", b"[{\"text\": \"x\"},\n {\"content\": \"y\"}]").contains("line 2"));
@@ -206,8 +211,9 @@ fn bad_input_is_refused_with_its_place() {
 #[test]
 fn mutated_inputs_never_panic() {
     let folder = tempdir().unwrap();
-    let seeds: [(&str, Vec<u8>); 6] = [
+    let seeds: [(&str, Vec<u8>); 7] = [
         ("x.parquet", PARQUET.to_vec()),
+        ("x.arrow", ARROW.to_vec()),
         ("x.json", "[{\"text\":\"a\"}, \"b\"]".into()),
         ("x.txt.zst", ZSTANDARD.to_vec()),
         ("x.jsonl", "{\"text\":\"é\\u00e9\"}\n{\"text\":\"b\",\"n\":[1]}\n".into()),

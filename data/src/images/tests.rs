@@ -202,6 +202,11 @@ fn folders_without_images_are_refused_with_the_reason() {
     assert!(message(ImageDataset::open("/nowhere", None)).contains("/nowhere"));
     let shape = ImageShape { channels: 2, height: 1, width: 1 };
     assert!(message(ImageDataset::open(one.path(), Some(shape))).contains("1 (grey) or 3"));
+    let saved = TempDir::new().unwrap();
+    let state = r#"{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}"#;
+    fs::write(saved.path().join("state.json"), state).unwrap();
+    let refused = message(ImageDataset::open(saved.path(), None));
+    assert!(refused.contains("save_to_disk wrote, whose images aren't read"), "{refused}");
 }
 
 #[test]

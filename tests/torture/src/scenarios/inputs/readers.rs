@@ -36,6 +36,7 @@ pub const READERS: &[Reader] = &[
     Reader { name: "text", samples: &["text.txt", "text.txt.gz", "text.txt.zst"], read: corpus },
     Reader { name: "json", samples: &["lines.jsonl", "values.json"], read: corpus },
     Reader { name: "parquet", samples: &["three.parquet"], read: corpus },
+    Reader { name: "arrow", samples: &["three.arrow"], read: corpus },
     Reader { name: "ids", samples: &["ids.bin", "shard.bin"], read: corpus },
     Reader { name: "tokenizer", samples: &["tokenizer.json"], read: tokenizer },
     Reader { name: "gpt2", samples: &["text.txt"], read: gpt2 },

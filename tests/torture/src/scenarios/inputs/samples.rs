@@ -40,10 +40,9 @@ pub fn write(dir: &Path, configuration: &Configuration) -> anyhow::Result<()> {
         dir.join("values.json"),
         "[{\"text\": \"one\"}, {\"text\": \"two\", \"more\": [1, {\"a\": null}]}]",
     )?;
-    fs::copy(
-        Path::new(ROOT).join("data/src/corpus/tests/three.parquet"),
-        dir.join("three.parquet"),
-    )?;
+    for name in ["three.parquet", "three.arrow"] {
+        fs::copy(Path::new(ROOT).join("data/src/corpus/tests").join(name), dir.join(name))?;
+    }
     let ids: Vec<u8> = (0..400_u16).flat_map(|id| (id % 250).to_le_bytes()).collect();
     fs::write(dir.join("ids.bin"), &ids)?;
     let head = [20_240_520_i32, 1, 400].map(i32::to_le_bytes).concat();
