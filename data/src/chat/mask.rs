@@ -101,6 +101,11 @@ impl Encoding<'_> {
         chat: &Conversation,
         template: &ChatTemplate,
     ) -> Result<(String, Vec<Range<usize>>), Problem> {
+        // As TRL does: a prompt and its answer are written by the model's own template.
+        let template = match self.train_on == TrainOn::Assistant && chat.whole {
+            true => template.for_training(),
+            false => template,
+        };
         let Rendered { text: full, parts } =
             template.render_parts(&chat.messages, &chat.tools, false)?;
         if !template.writes_texts() {

@@ -31,6 +31,8 @@ pub(super) struct Conversation {
     pub turns: Vec<Turn>,
     /// Descriptions of functions; undefined where there are none.
     pub tools: Value,
+    /// True of a row of turns that are all learned; false of a prompt and its answers.
+    pub whole: bool,
 }
 
 /// What a message is to the mask.
@@ -69,16 +71,17 @@ impl Row {
     /// # Errors
     /// What the format doesn't have, in words.
     pub fn read(row: &Value, format: RowFormat) -> Result<Self, Problem> {
+        let whole = |chat| Self::Messages(Conversation { whole: true, ..chat });
         if format == RowFormat::Messages && row.kind() == ValueKind::Seq {
-            return Conversation::default().with("the row", row, false).map(Self::Messages);
+            return Conversation::default().with("the row", row, false).map(whole);
         }
         let begun = Conversation::of_row(row, format)?;
         match format {
             RowFormat::Messages => {
-                begun.with("`messages`", &field(row, "messages")?, false).map(Self::Messages)
+                begun.with("`messages`", &field(row, "messages")?, false).map(whole)
             }
-            RowFormat::ShareGpt => begun.share_gpt(row).map(Self::Messages),
-            RowFormat::Alpaca => begun.alpaca(row).map(Self::Messages),
+            RowFormat::ShareGpt => begun.share_gpt(row).map(whole),
+            RowFormat::Alpaca => begun.alpaca(row).map(whole),
             RowFormat::PromptCompletion => {
                 let [prompt, completion] = ["prompt", "completion"].map(|key| field(row, key));
                 let (prompt, completion) = (prompt?, completion?);

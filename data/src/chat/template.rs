@@ -29,6 +29,8 @@ pub struct ChatTemplate {
     specials: BTreeMap<String, String>,
     /// Whether it writes what messages say, which some take apart into parts that a text hasn't got.
     writes_texts: bool,
+    /// What stands in for it where all turns of the assistant are trained on.
+    training: Option<Box<Self>>,
 }
 
 /// What the assistant says in [`ChatTemplate::exchange`].
@@ -88,8 +90,15 @@ impl ChatTemplate {
         };
         match Template::parse(&source, date) {
             Ok(template) => {
-                let mut made = Self { name, source, template, specials, writes_texts: true };
+                let (writes_texts, training) = (true, None);
+                let mut made = Self { name, source, template, specials, writes_texts, training };
                 made.writes_texts = made.exchange().is_none_or(|text| text.contains(ANSWER));
+                if let Some(text) = built_in::training(&made.source) {
+                    let (name, specials) = (made.name.clone(), made.specials.clone());
+                    let training =
+                        Self::new(name, text.to_owned(), specials, Some(&date.to_string()));
+                    made.training = Some(Box::new(training?));
+                }
                 Ok(made)
             }
             Err(error) => {
@@ -146,6 +155,16 @@ impl ChatTemplate {
         let messages = [say("user", "qzaskqz"), say("assistant", ANSWER)];
         let text = self.render(&messages, &Value::UNDEFINED, false).ok()?;
         Some(text.chars().filter(|c| !super::jinja::MARKS.contains(c)).collect())
+    }
+
+    /// Returns `true` if TRL's training template stands in for it where all turns of the assistant are trained on.
+    pub fn has_training(&self) -> bool {
+        self.training.is_some()
+    }
+
+    /// TRL's training template where it has one, else itself.
+    pub(super) fn for_training(&self) -> &Self {
+        self.training.as_deref().unwrap_or(self)
     }
 
     /// Whether it marks what the assistant says.

@@ -12,6 +12,7 @@ use crate::chat::row::Row;
 
 const TOKENIZER: &[u8] = include_bytes!("../../../../tests/parity/chat-masks/tokenizer.json");
 const CASES: &[u8] = include_bytes!("../../../../tests/parity/chat-masks/cases.json.gz");
+const TRL: &[u8] = include_bytes!("../../../../tests/parity/chat-masks/trl.json.gz");
 
 #[derive(Deserialize)]
 struct Recorded {
@@ -29,10 +30,26 @@ struct Texts {
 /// Tokens, a hash of their ids, edges of what the assistant says, tokens of the prompt.
 type Case = (usize, String, Vec<usize>, usize);
 
-fn recorded() -> Recorded {
+/// What `tests/parity/record_trl_masks.py` recorded.
+#[derive(Deserialize)]
+struct OfTrl {
+    templates: BTreeMap<String, String>,
+    cases: BTreeMap<String, Vec<TrlCase>>,
+}
+
+/// Tokens, a hash of their ids and edges of what the assistant says; tokens by the published template, their hash, and tokens of the
+/// prompt to the last turn.
+type TrlCase = (usize, String, Vec<usize>, usize, String, usize);
+
+fn unpacked<T: serde::de::DeserializeOwned>(packed: &[u8]) -> T {
     let mut text = String::new();
-    flate2::read::GzDecoder::new(CASES).read_to_string(&mut text).unwrap();
+    flate2::read::GzDecoder::new(packed).read_to_string(&mut text).unwrap();
     serde_json::from_str(&text).unwrap()
+}
+
+fn tokenizer() -> Tokenizer {
+    let tokenizer_config = br#"{"bos_token": "<s>", "eos_token": {"content": "</s>"}}"#;
+    Tokenizer::parse("tokenizer.json", TOKENIZER, Some(tokenizer_config)).unwrap()
 }
 
 /// FNV-1a, as the recording script has it.
@@ -87,9 +104,8 @@ fn spaces_that_a_tokenizer_has_no_place_for_are_trained_on() {
 
 #[test]
 fn masks_are_those_of_transformers_and_trl() {
-    let tokenizer_config = br#"{"bos_token": "<s>", "eos_token": {"content": "</s>"}}"#;
-    let tokenizer = Tokenizer::parse("tokenizer.json", TOKENIZER, Some(tokenizer_config)).unwrap();
-    let Recorded { templates, conversations, cases } = recorded();
+    let tokenizer = tokenizer();
+    let Recorded { templates, conversations, cases } = unpacked(CASES);
     assert_eq!((templates.len(), conversations.len()), (6, 200));
     for (name, texts) in &templates {
         let find =
@@ -133,6 +149,65 @@ fn masks_are_those_of_transformers_and_trl() {
                     let text = text.trim();
                     assert!(text.is_empty() || text == "</s>", "{name} {index} {place}: {text:?}");
                 }
+            }
+        }
+    }
+}
+
+/// A third of the assistant's turns with thoughts, as the recording script has them.
+fn thinking(messages: &[serde_json::Value], index: usize) -> Vec<serde_json::Value> {
+    let turns = messages.iter().enumerate().map(|(place, message)| {
+        let mut message = message.clone();
+        if message["role"] == "assistant" && (index + place).is_multiple_of(3) {
+            let said =
+                |message: &serde_json::Value| message["content"].as_str().unwrap().to_owned();
+            let (thought, answer) = (said(&messages[place - 1]), said(&message));
+            message["content"] = format!("<think>\n{thought}\n</think>\n\n{answer}").into();
+        }
+        message
+    });
+    turns.collect()
+}
+
+#[test]
+fn assistants_turns_are_those_of_trl() {
+    let tokenizer = tokenizer();
+    let conversations = unpacked::<Recorded>(CASES).conversations;
+    let OfTrl { templates, cases } = unpacked(TRL);
+    assert_eq!((templates.len(), conversations.len()), (8, 200));
+    for (name, text) in &templates {
+        let template = ChatTemplate::find(None, Some(text), &tokenizer, Some("2026-11-26"));
+        let template = template.unwrap().unwrap();
+        // TRL refuses to train on turns by these; they have nothing that depends on what follows.
+        let refused = ["llama3_2", "smollm2"].contains(&&**name);
+        assert_eq!(template.has_training(), !refused, "{name}");
+        for (index, messages) in conversations.iter().enumerate() {
+            let messages = thinking(messages, index);
+            let encode = |row: serde_json::Value, format, train_on| {
+                let row: Value = serde_json::from_value(row).unwrap();
+                let row = Row::read(&row, format).unwrap();
+                let (tokenizer, template) = (&tokenizer, Some(&template));
+                let encoding = Encoding { tokenizer, template, templated_texts: false, train_on };
+                encoding.tokens(&row).unwrap()
+            };
+            let (count, hash, assistant, whole, whole_hash, prompt) = &cases[name][index];
+            let chat = serde_json::json!({ "messages": messages });
+            let tokens = encode(chat.clone(), RowFormat::Messages, TrainOn::Assistant);
+            assert_eq!((tokens.len(), &hashed(&tokens)), (*count, hash), "{name} {index}");
+            assert_eq!(edges(&tokens), *assistant, "{name} {index}");
+            let (last, before) = messages.split_last().unwrap();
+            let completion = serde_json::json!({ "prompt": before, "completion": [last] });
+            for (row, format, train_on) in [
+                (completion, RowFormat::PromptCompletion, TrainOn::Assistant),
+                (chat, RowFormat::Messages, TrainOn::Last),
+            ] {
+                let tokens = encode(row, format, train_on);
+                assert_eq!(
+                    (tokens.len(), &hashed(&tokens)),
+                    (*whole, whole_hash),
+                    "{name} {index}"
+                );
+                assert_eq!(edges(&tokens), [*prompt, *whole], "{name} {index}");
             }
         }
     }
