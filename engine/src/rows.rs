@@ -187,7 +187,7 @@ impl Shown {
 
     /// What there is to say of all rows: a name and a value each.
     fn facts(&self) -> Vec<(&'static str, String)> {
-        let Counts { rows, tokens, trained, templated, truncated, dropped } = self.counts;
+        let Counts { rows, tokens, trained, templated, merged, truncated, dropped } = self.counts;
         let share = 100.0 * trained as f64 / tokens.max(1) as f64;
         let lengths = self.lengths.iter().map(|(percent, most)| match percent {
             0 => format!("{most} shortest"),
@@ -214,6 +214,13 @@ impl Shown {
             ),
             ("lengths", lengths.collect::<Vec<_>>().join(", ")),
         ];
+        if merged > 0 {
+            let rows = plural(merged, "row", "rows");
+            let merged = format!(
+                "the prompt of {rows} ends in other tokens before its completion than alone; trained on from the first of these"
+            );
+            facts.push(("merged", merged));
+        }
         let context = self.context;
         let cut = format!("{truncated} cut to the context of {context} tokens, {dropped} left out");
         facts.push(("cut", cut));
@@ -272,10 +279,10 @@ impl Shown {
         )
     }
 
-    /// As one object: `format, chat_template, tokenizer, adds_before, adds_behind, train_on, context`, counts of rows and tokens, `templated_rows`, `padding`, `padding_packed`,
+    /// As one object: `format, chat_template, tokenizer, adds_before, adds_behind, train_on, context`, counts of rows and tokens, `templated_rows`, `merged_rows`, `padding`, `padding_packed`,
     /// `padding_buckets` in batches padded to `buckets`, `lengths` and `shown`.
     pub fn json(&self) -> Value {
-        let Counts { rows, tokens, trained, templated, truncated, dropped } = self.counts;
+        let Counts { rows, tokens, trained, templated, merged, truncated, dropped } = self.counts;
         let shown = self.rows.iter().map(|row| {
             let parts =
                 row.parts.iter().map(|(text, trained)| json!({ "text": text, "trained": trained }));
@@ -302,6 +309,7 @@ impl Shown {
             "tokens": tokens,
             "trained_tokens": trained,
             "templated_rows": templated,
+            "merged_rows": merged,
             "truncated_rows": truncated,
             "dropped_rows": dropped,
             "padding": self.padding.apart,

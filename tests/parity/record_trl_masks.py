@@ -10,14 +10,20 @@ template and conversation there are, each with the number of tokens and a hash o
   writes the row, as its `SFTTrainer` does. Where TRL refuses the template, each turn is a completion of its own: the tokens
   behind those that it shares with its prompt.
 - the first token of the completion of the last turn, by `common_prefix_length`, as the `SFTTrainer` tells it of a prompt and a completion.
+
+Last messages are also cut in two, often within a token, as plain prompts and completions, by this tokenizer and by one that puts tokens around
+texts: the place of the cut, the number of tokens and a hash of their ids, the first token of the completion, and whether TRL warns of
+the prompt's end.
 """
 
 import gzip
 import json
+import random
 import sys
 from pathlib import Path
 
 import trl.chat_template_utils as trl
+from tokenizers import Tokenizer, processors
 from transformers import PreTrainedTokenizerFast
 from trl.data_utils import common_prefix_length
 
@@ -82,6 +88,29 @@ def record(tokenizer, name, messages):
     return [len(ids), hashed(ids), edges, len(whole), hashed(whole), common_prefix_length(prompt, whole)]
 
 
+def plain(tokenizer, around, text, cut):
+    prompt, completion = text[:cut], text[cut:]
+    if not completion.endswith(EOS):
+        completion += EOS
+    prompt_ids, whole = (tokenizer(text)["input_ids"] for text in (prompt, prompt + completion))
+    first = common_prefix_length(prompt_ids, whole)
+    # The token behind the prompt isn't the prompt's.
+    return [cut, len(whole), hashed(whole), first, first < len(prompt_ids) - around]
+
+
+def prompts(file, around, drawn):
+    inner = Tokenizer.from_file(str(file))
+    if around:
+        special = [(token, inner.token_to_id(token)) for token in (BOS, EOS)]
+        inner.post_processor = processors.TemplateProcessing(f"{BOS} $A {EOS}", special_tokens=special)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token=BOS, eos_token=EOS)
+    draw, cases = random.Random(7), []
+    for messages in drawn[:120]:
+        text = messages[-1]["content"]
+        cases.append(plain(tokenizer, around, text, draw.randint(0, len(text))))
+    return cases
+
+
 def main(folder):
     folder = Path(folder)
     drawn = json.loads(gzip.decompress((folder / "cases.json.gz").read_bytes()))["conversations"]
@@ -90,7 +119,8 @@ def main(folder):
         name: [record(tokenizer, name, thinking(messages, index)) for index, messages in enumerate(drawn)]
         for name in TEMPLATES
     }
-    value = {"templates": TEMPLATES, "cases": cases}
+    cuts = [prompts(folder / "tokenizer.json", around, drawn) for around in (False, True)]
+    value = {"templates": TEMPLATES, "cases": cases, "prompts": cuts}
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     (folder / "trl.json.gz").write_bytes(gzip.compress(text, 9, mtime=0))
 

@@ -12,10 +12,10 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::files::Layout;
 use super::format::{RowFormat, TrainOn};
-use super::mask::{Encoding, TRAINED};
+use super::mask::{Encoding, Sequence, TRAINED};
 use super::preference::{ANSWERS, conversations};
 use super::refused;
-use super::row::Problem;
+use super::row::{Problem, Row};
 use super::template::ChatTemplate;
 use crate::bytes::Bytes;
 use crate::corpus::{check_holdout, named, unpacked};
@@ -56,6 +56,9 @@ pub struct Counts {
     pub trained: usize,
     /// Rows among them that the chat template wrote.
     pub templated: usize,
+    /// Rows among them, of plain texts, whose prompt ends in other tokens than it does alone, as some merge with the completion's. They are trained
+    /// on from the first token that differs.
+    pub merged: usize,
     /// Rows among them that were cut to the context.
     pub truncated: usize,
     /// Rows that were left out: all that was to be trained on, in one of two answers, is behind the cut, or all that tells them apart.
@@ -164,7 +167,7 @@ impl Chats {
     ) -> Result<()> {
         for (encoded, (number, _)) in side_by_side(block, config).into_iter().zip(block.iter()) {
             let encoded = encoded.map_err(|problem| refused(name, *number, problem))?;
-            let Encoded { sequences: mut row, templated } = encoded;
+            let Encoded { sequences: mut row, templated, merged } = encoded;
             self.read += 1;
             let length = |tokens: &Vec<u32>| u32::try_from(tokens.len()).unwrap_or(u32::MAX);
             let lengths: Vec<u32> = row.iter().map(length).collect();
@@ -181,6 +184,7 @@ impl Chats {
             self.counts.truncated += usize::from(cut);
             self.counts.rows += 1;
             self.counts.templated += usize::from(templated);
+            self.counts.merged += usize::from(merged);
             for (tokens, uncut) in row.iter().zip(lengths) {
                 self.counts.tokens += tokens.len();
                 self.counts.trained += trained(tokens);
@@ -256,6 +260,8 @@ struct Encoded {
     sequences: Vec<Vec<u32>>,
     /// True if the chat template wrote one of them.
     templated: bool,
+    /// True if tokens of a prompt merge with those behind it.
+    merged: bool,
 }
 
 /// Encodes rows on all cores, in their order.
@@ -274,18 +280,24 @@ fn side_by_side(
             let read = conversations(row, config.format)?;
             let templated = read.iter().any(|row| encoding.is_templated(row));
             if let [single] = &read[..] {
-                return Ok(Encoded { sequences: vec![encoding.tokens(single)?], templated });
+                let Sequence { tokens, merged } = encoding.tokens(single)?;
+                return Ok(Encoded { sequences: vec![tokens], templated, merged });
             }
             let answers = read.iter().zip(ANSWERS).map(|(row, name)| {
                 let tokens = encoding.tokens(row);
                 tokens.map_err(|problem| format!("its `{name}` answer: {problem}"))
             });
-            let answers = answers.collect::<std::result::Result<Vec<_>, Problem>>()?;
-            if answers.first() == answers.last() {
+            let mut answers = answers.collect::<std::result::Result<Vec<_>, Problem>>()?;
+            if !templated && read.iter().all(|row| matches!(row, Row::Plain { .. })) {
+                Sequence::align(&mut answers);
+            }
+            let merged = answers.iter().any(|answer| answer.merged);
+            let sequences: Vec<_> = answers.into_iter().map(|answer| answer.tokens).collect();
+            if sequences.first() == sequences.last() {
                 let problem = "the tokens of its `chosen` and its `rejected` answer are the same";
                 return Err(format!("{problem}; remove it"));
             }
-            Ok(Encoded { sequences: answers, templated })
+            Ok(Encoded { sequences, templated, merged })
         };
         rows.iter().map(one).collect()
     };

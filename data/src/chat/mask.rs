@@ -23,33 +23,59 @@ pub(super) struct Encoding<'a> {
     pub train_on: TrainOn,
 }
 
+/// A row as tokens.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    /// Ids, with [`TRAINED`] on those that are trained on.
+    pub tokens: Vec<u32>,
+    /// True if tokens at the end of a plain prompt aren't those of the prompt alone.
+    pub merged: bool,
+}
+
+impl Sequence {
+    /// Trains a pair of answers to one prompt from the first token on that either is trained from.
+    pub fn align(pair: &mut [Self]) {
+        let first = |it: &Self| it.tokens.iter().position(|token| token & TRAINED != 0);
+        let Some(start) = pair.iter().filter_map(first).min() else { return };
+        for sequence in pair {
+            let given = first(sequence).unwrap_or(start);
+            sequence.tokens.iter_mut().take(given).skip(start).for_each(|token| *token |= TRAINED);
+        }
+    }
+}
+
 impl Encoding<'_> {
     /// The tokens of a row, with [`TRAINED`] on those that are trained on. The first is never one: nothing predicts it.
     ///
     /// # Errors
     /// A template that refuses the row, or that writes turns otherwise when others follow; a row without a trained token.
-    pub fn tokens(&self, row: &Row) -> Result<Vec<u32>, Problem> {
-        let (text, trained, specials) = match row {
-            Row::Messages(conversation) => {
-                let (text, trained) = self.rendered(conversation)?;
-                (text, trained, false)
-            }
+    pub fn tokens(&self, row: &Row) -> Result<Sequence, Problem> {
+        let sequence = match row {
+            Row::Messages(conversation) => self.by_spans(&self.rendered(conversation)?),
             Row::Plain { prompt, completion } => match self.template {
                 Some(template) if self.is_templated(row) => {
                     let conversation = Conversation::of_texts(prompt, completion);
-                    let (text, trained) = self.spans(&conversation, template)?;
-                    (text, trained, false)
+                    self.by_spans(&self.spans(&conversation, template)?)
                 }
-                _ => {
-                    let mut text = format!("{prompt}{completion}");
-                    text += &self.end_after(&text)?;
-                    let trained = prompt.len()..text.len();
-                    (text, vec![trained], true)
-                }
+                _ => self.plain(prompt, completion),
             },
-        };
+        }?;
+        if sequence.tokens.iter().all(|token| token & TRAINED == 0) {
+            return Err(match row {
+                Row::Messages(chat) if chat.turns.iter().all(|turn| *turn != Turn::Assistant) => {
+                    "it has no assistant turn to train on; remove it, or give --train-on all"
+                        .to_owned()
+                }
+                _ => "it has no token to train on; remove it".to_owned(),
+            });
+        }
+        Ok(sequence)
+    }
+
+    /// The tokens of a text, trained on where they overlap its parts.
+    fn by_spans(&self, (text, trained): &(String, Vec<Range<usize>>)) -> Result<Sequence, Problem> {
         let all = self.train_on == TrainOn::All;
-        let encoded = self.tokenizer.encode_spans(&text, specials);
+        let encoded = self.tokenizer.encode_spans(text, false);
         let encoded = encoded.map_err(|error| error.to_string())?;
         let mut spans = trained.iter().peekable();
         let (mut tokens, mut end) = (Vec::with_capacity(encoded.len()), 0);
@@ -65,16 +91,29 @@ impl Encoding<'_> {
             let trained = !tokens.is_empty() && (all || within);
             tokens.push(id | if trained { TRAINED } else { 0 });
         }
-        if tokens.iter().all(|token| token & TRAINED == 0) {
-            return Err(match row {
-                Row::Messages(chat) if chat.turns.iter().all(|turn| *turn != Turn::Assistant) => {
-                    "it has no assistant turn to train on; remove it, or give --train-on all"
-                        .to_owned()
-                }
-                _ => "it has no token to train on; remove it".to_owned(),
-            });
-        }
-        Ok(tokens)
+        Ok(Sequence { tokens, merged: false })
+    }
+
+    /// The tokens of a prompt and a completion one after the other, trained on from where they part from those of the prompt alone: tokens
+    /// may merge across the boundary.
+    fn plain(&self, prompt: &str, completion: &str) -> Result<Sequence, Problem> {
+        let text = format!("{prompt}{completion}{}", self.end_after(completion)?);
+        let encode =
+            |text: &str| self.tokenizer.encode_spans(text, true).map_err(|error| error.to_string());
+        let (whole, alone) = (encode(&text)?, encode(prompt)?);
+        let pairs = alone.iter().zip(&whole);
+        let shared = pairs.take_while(|((one, _), (other, _))| one == other).count();
+        // Tokens that the tokenizer adds behind a text aren't the prompt's.
+        let merged = shared < alone.len() && {
+            let [_, behind] = self.tokenizer.added().map_err(|error| error.to_string())?;
+            shared + behind.len() < alone.len()
+        };
+        let all = self.train_on == TrainOn::All;
+        let mark = |(place, (id, _)): (usize, (u32, Range<usize>))| {
+            let trained = place > 0 && (all || place >= shared);
+            id | if trained { TRAINED } else { 0 }
+        };
+        Ok(Sequence { tokens: whole.into_iter().enumerate().map(mark).collect(), merged })
     }
 
     /// Returns `true` if the template writes a row.

@@ -67,7 +67,7 @@ fn rows_are_cut_to_the_context_and_dropped_where_nothing_is_left() {
     let length = text.len() - 2;
     assert_eq!(whole.lengths(), [length as u32; 2]);
     let (rows, tokens, trained) = (2, 2 * length, 2 * 11);
-    let all = Counts { rows, tokens, trained, templated: 2, truncated: 0, dropped: 0 };
+    let all = Counts { rows, tokens, trained, templated: 2, merged: 0, truncated: 0, dropped: 0 };
     assert_eq!(whole.counts(), all);
     assert_eq!(open(Some(length - 1)).unwrap().counts(), all);
     let cut = open(Some(length - 3)).unwrap();

@@ -360,7 +360,7 @@ impl Conversations {
 
     /// What there is to tell: rows that were cut or left out, and how much of a sequence is padding.
     pub fn notes(&self) -> Vec<String> {
-        let Counts { truncated, dropped, .. } = self.chats.counts();
+        let Counts { merged, truncated, dropped, .. } = self.chats.counts();
         let context = self.context;
         let mut notes: Vec<String> = self.context_note.iter().cloned().collect();
         if let Some(run) = &self.referred {
@@ -373,6 +373,12 @@ impl Conversations {
             notes.push(format!(
                 "the reference is the model before its first step, which goes over {} once before that",
                 plural(self.chats.rows().len() / 2, "pair", "pairs")
+            ));
+        }
+        if merged > 0 {
+            notes.push(format!(
+                "the prompt of {} ends in other tokens before its completion than alone, as it would at inference: end it where a token ends",
+                plural(merged, "row", "rows")
             ));
         }
         if truncated > 0 {

@@ -35,7 +35,12 @@ type Case = (usize, String, Vec<usize>, usize);
 struct OfTrl {
     templates: BTreeMap<String, String>,
     cases: BTreeMap<String, Vec<TrlCase>>,
+    /// Without tokens around a text, and with some.
+    prompts: [Vec<Prompt>; 2],
 }
+
+/// Characters of the prompt; tokens of both texts, a hash of their ids, the first one of the completion, and whether it's within the prompt.
+type Prompt = (usize, usize, String, usize, bool);
 
 /// Tokens, a hash of their ids and edges of what the assistant says; tokens by the published template, their hash, and tokens of the
 /// prompt to the last turn.
@@ -95,7 +100,7 @@ fn spaces_that_a_tokenizer_has_no_place_for_are_trained_on() {
             templated_texts: false,
             train_on: TrainOn::Assistant,
         };
-        encoding.tokens(&row).unwrap()
+        encoding.tokens(&row).unwrap().tokens
     };
     let whole = encoded(false);
     assert_eq!(edges(&whole).len(), 4);
@@ -123,7 +128,7 @@ fn masks_are_those_of_transformers_and_trl() {
                 let template = Some(template);
                 let encoding =
                     Encoding { tokenizer: &tokenizer, template, templated_texts: false, train_on };
-                let tokens = encoding.tokens(&row).unwrap();
+                let tokens = encoding.tokens(&row).unwrap().tokens;
                 assert_eq!(tokens.len(), *count, "{name} {index}");
                 assert_eq!(hashed(&tokens), *hash, "{name} {index}");
                 tokens
@@ -173,7 +178,7 @@ fn thinking(messages: &[serde_json::Value], index: usize) -> Vec<serde_json::Val
 fn assistants_turns_are_those_of_trl() {
     let tokenizer = tokenizer();
     let conversations = unpacked::<Recorded>(CASES).conversations;
-    let OfTrl { templates, cases } = unpacked(TRL);
+    let OfTrl { templates, cases, .. } = unpacked(TRL);
     assert_eq!((templates.len(), conversations.len()), (8, 200));
     for (name, text) in &templates {
         let template = ChatTemplate::find(None, Some(text), &tokenizer, Some("2026-11-26"));
@@ -188,7 +193,7 @@ fn assistants_turns_are_those_of_trl() {
                 let row = Row::read(&row, format).unwrap();
                 let (tokenizer, template) = (&tokenizer, Some(&template));
                 let encoding = Encoding { tokenizer, template, templated_texts: false, train_on };
-                encoding.tokens(&row).unwrap()
+                encoding.tokens(&row).unwrap().tokens
             };
             let (count, hash, assistant, whole, whole_hash, prompt) = &cases[name][index];
             let chat = serde_json::json!({ "messages": messages });
@@ -211,4 +216,68 @@ fn assistants_turns_are_those_of_trl() {
             }
         }
     }
+}
+
+#[test]
+fn completions_begin_where_trl_has_them() {
+    let conversations = unpacked::<Recorded>(CASES).conversations;
+    let [plain, around] = unpacked::<OfTrl>(TRL).prompts;
+    let mut json: serde_json::Value = serde_json::from_slice(TOKENIZER).unwrap();
+    let of = |json: &serde_json::Value| {
+        let config = br#"{"bos_token": "<s>", "eos_token": "</s>"}"#;
+        Tokenizer::parse("t", json.to_string().as_bytes(), Some(config)).unwrap()
+    };
+    let bare = of(&json);
+    let special =
+        |token: &str| serde_json::json!({ "SpecialToken": { "id": token, "type_id": 0 } });
+    let id = |token: &str| serde_json::json!({ "id": token, "ids": bare.encode(token).unwrap(), "tokens": [token] });
+    let text = serde_json::json!({ "Sequence": { "id": "A", "type_id": 0 } });
+    json["post_processor"] = serde_json::json!({
+        "type": "TemplateProcessing", "single": [special("<s>"), text, special("</s>")], "pair": [text],
+        "special_tokens": { "<s>": id("<s>"), "</s>": id("</s>") }
+    });
+    for (tokenizer, prompts) in [(bare, plain), (of(&json), around)] {
+        assert!(prompts.iter().any(|case| case.4) && prompts.iter().any(|case| !case.4));
+        for (index, (case, messages)) in prompts.iter().zip(&conversations).enumerate() {
+            let (cut, count, hash, first, merged) = case;
+            let text = messages.last().unwrap()["content"].as_str().unwrap();
+            let (prompt, completion) =
+                (text.chars().take(*cut).collect(), text.chars().skip(*cut).collect());
+            let train_on = TrainOn::Assistant;
+            let (tokenizer, template) = (&tokenizer, None);
+            let encoding = Encoding { tokenizer, template, templated_texts: false, train_on };
+            let sequence = encoding.tokens(&Row::Plain { prompt, completion }).unwrap();
+            assert_eq!(
+                (sequence.tokens.len(), &hashed(&sequence.tokens)),
+                (*count, hash),
+                "{index}"
+            );
+            // The first token of all is never trained on.
+            assert_eq!(edges(&sequence.tokens), [(*first).max(1), *count], "{index}");
+            assert_eq!(sequence.merged, *merged, "{index}");
+        }
+    }
+}
+
+#[test]
+fn rows_whose_tokens_merge_are_counted_and_pairs_begin_together() {
+    let folder = tempdir().unwrap();
+    let tokenizer = Tokenizer::gpt2().unwrap();
+    let open = |format, rows: &str| {
+        let path = file(&folder, "rows.jsonl", rows);
+        let config = ChatsConfig { tokenizer: &tokenizer, ..config(format, None) };
+        Chats::open(&[path], &config).unwrap()
+    };
+    // "Hello " alone ends in a space, which belongs to the word behind it.
+    let rows = "{\"prompt\": \"Hello \", \"completion\": \"world\"}\n{\"prompt\": \"Hello\", \"completion\": \" world\"}";
+    let chats = open(RowFormat::PromptCompletion, rows);
+    assert_eq!((chats.counts().rows, chats.counts().merged), (2, 1));
+    let world = [(15496, false), (995, true), (50256, true)];
+    assert!([0, 1].iter().all(|&row| chats.rows().get(row).eq(world)));
+    // Of the prompt's two tokens, the rejected answer leaves one.
+    let pair = r#"{"prompt": "Hello ", "chosen": " x", "rejected": "world"}"#;
+    let chats = open(RowFormat::Preference, pair);
+    let firsts = [0, 1].map(|row| chats.rows().get(row).position(|(_, trained)| trained));
+    assert_eq!((firsts, chats.counts().merged), ([Some(1); 2], 1));
+    assert!(chats.rows().get(0).map(|(id, _)| id).take(3).eq([15496, 220, 2124]));
 }
