@@ -7,6 +7,8 @@ use super::*;
 use crate::permutation::mix;
 use crate::{Corpus, Tokenizer};
 
+mod parity;
+
 /// A byte-level BPE like GPT-2's: 256 bytes, merges of two letters, one special token.
 fn byte_level() -> Value {
     let printable = |b: &u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
