@@ -57,9 +57,7 @@ pub use buckets::{BucketCount, bucket_lengths};
 #[cfg(not(target_family = "wasm"))]
 pub use chat::{ChatTemplate, Chats, ChatsConfig, Counts, Rows, Sequences, documents, row_format};
 pub use chat::{RowFormat, TrainOn};
-pub use checkpoint::{
-    Base, Best, Checkpoint, Contents, DataState, Evaluations, Manifest, Skipped,
-};
+pub use checkpoint::{Base, Best, Checkpoint, Contents, DataState, Evaluations, Manifest, Skipped};
 #[cfg(not(target_family = "wasm"))]
 pub use choices::{Question, is_white, questions};
 pub use corpus::{Corpus, HeldOutSplit, held_out_split};

@@ -79,11 +79,13 @@ pub enum CheckpointError {
         expected: u64,
     },
     /// Weights or optimizer state that have diverged, from which nothing can go on.
-    #[error("element {element} of `{name}` is {value}: no checkpoint was written")]
+    #[error(
+        "element {element} of `{name}` is {value}, which the precision doesn't hold: no checkpoint was written"
+    )]
     NotFinite {
         /// The tensor.
         name: String,
-        /// Index of its first element that isn't finite.
+        /// Index of its first element that isn't finite in the precision of the run.
         element: usize,
         /// The element.
         value: f32,
@@ -118,9 +120,10 @@ pub(crate) fn write(
     written: &dyn Fn(usize),
 ) -> Result<Saved, CheckpointError> {
     let (weights, states) = (trainer.saved_weights(), trainer.saved_states());
+    let read = Numbers::weights(trainer);
     finite_scale(block_on(trainer.loss_scale())?)?;
     let (trainer, diverged) = (RefCell::new(trainer), RefCell::new(None));
-    let model = tensors((&trainer, written), weights, Numbers::Weights, &diverged);
+    let model = tensors((&trainer, written), weights, read, &diverged);
     let optimizer = tensors((&trainer, written), states, Numbers::States, &diverged);
     let saved = checkpoint::save(dir, manifest, Contents { model, optimizer, extra }, keep);
     match diverged.take() {
@@ -133,16 +136,22 @@ pub(crate) fn write(
 #[cfg(not(target_family = "wasm"))]
 #[derive(Clone, Copy, Debug)]
 enum Numbers {
-    Weights,
+    /// Weights that are read in this dtype.
+    Weights(DType),
     States,
 }
 
 #[cfg(not(target_family = "wasm"))]
 impl Numbers {
+    /// Those of a trainer's weights.
+    fn weights(trainer: &Trainer) -> Self {
+        Self::Weights(trainer.config().precision.dtype())
+    }
+
     /// Refuses the first of `values` that nothing can go on from; they begin at element `first` of the tensor.
     fn check(self, name: &str, first: usize, values: &[f32]) -> Result<(), CheckpointError> {
         let fits = |value: &f32| match self {
-            Self::Weights => value.is_finite(),
+            Self::Weights(dtype) => holds(dtype, *value),
             // A moment that overflows holds its weight where it is; one that's no number makes it none.
             Self::States => !value.is_nan(),
         };
@@ -280,6 +289,17 @@ fn tensors<'a>(
         })
     };
     saved.into_iter().map(tensor).collect()
+}
+
+/// Returns `true` if a number is finite after it was rounded to a dtype.
+pub(crate) fn holds(dtype: DType, value: f32) -> bool {
+    // The least number that is rounded to infinity.
+    let end = match dtype {
+        DType::F16 => 65_520.0,
+        DType::BF16 => f32::from_bits(0x7f7f_8000),
+        _ => f32::INFINITY,
+    };
+    value.abs() < end
 }
 
 pub(crate) fn write_values(out: &mut dyn Write, dtype: DType, values: &[f32]) -> io::Result<()> {

@@ -233,9 +233,9 @@ impl From<SampleError> for Error {
             SampleError::NotANumber(_) => {
                 Self::failed(error, "the weights have diverged: use an earlier checkpoint")
             }
-            SampleError::Train(TrainError::Session(SessionError::Device(DeviceError::Input(_)))) => {
-                Self::failed(error, "give a --prompt of the model's vocabulary")
-            }
+            SampleError::Train(TrainError::Session(SessionError::Device(DeviceError::Input(
+                _,
+            )))) => Self::failed(error, "give a --prompt of the model's vocabulary"),
             SampleError::Train(error) => error.into(),
         }
     }

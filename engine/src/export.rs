@@ -12,6 +12,7 @@ use tightrope_core::{DType, Type};
 use tightrope_data::{Tensor, Tokenizer, safetensors};
 use tightrope_nn::{Architecture, Import, Lora, Parameter, export as parts_of};
 
+use crate::checkpoint::{holds, write_values};
 use crate::error::{Error, Help as _, Result};
 use crate::run::directory;
 use crate::settings::Settings;
@@ -112,9 +113,13 @@ pub fn export(path: &Path, said: &Settings, form: Form, out: &Path) -> Result<()
     };
     directory::create_empty(out)?;
     let weights = out.join(WEIGHTS);
-    write(&weights, &list, (&frozen, &places), beside.as_ref(), &dtype_of, &*model)
-        .with_context(|| format!("can't write `{}`", weights.display()))
-        .help(FULL)?;
+    let written = write(&weights, &list, (&frozen, &places), beside.as_ref(), &dtype_of, &*model);
+    if let Some(overflow) =
+        written.as_ref().err().and_then(|error| error.downcast_ref::<Overflow>())
+    {
+        return Err(Error::usage(overflow.clone(), "export in bf16 or f32: --precision f32"));
+    }
+    written.with_context(|| format!("can't write `{}`", weights.display())).help(FULL)?;
     for (name, bytes) in files {
         let file = out.join(&name);
         fs::write(&file, bytes)
@@ -122,6 +127,16 @@ pub fn export(path: &Path, said: &Settings, form: Form, out: &Path) -> Result<()
             .help(FULL)?;
     }
     Ok(())
+}
+
+/// A weight that the exported dtype doesn't hold.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("element {element} of `{name}` is {value}, which {dtype} doesn't hold")]
+struct Overflow {
+    name: String,
+    element: usize,
+    value: f32,
+    dtype: DType,
 }
 
 /// Writes all weights, one parameter in memory at a time.
@@ -156,7 +171,14 @@ fn write(
                     said
                 })?;
                 let stored = parts_of(&list[index], &values).swap_remove(place).values;
-                crate::checkpoint::write_values(out, dtype, &stored)
+                // What isn't finite is copied as it is.
+                let overflows = |value: &f32| value.is_finite() && !holds(dtype, *value);
+                if let Some(element) = stored.iter().position(overflows) {
+                    let (name, value) = (part.name.clone(), stored[element]);
+                    failed.replace(Some(Overflow { name, element, value, dtype }.into()));
+                    return Err(io::Error::other("a number overflows"));
+                }
+                write_values(out, dtype, &stored)
             }));
         }
     }

@@ -31,11 +31,11 @@ mod trial;
 
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use budget::room_for_copy;
-pub use budget::{budget, checkpoint_copy, fewest_bytes, planned};
+pub use budget::{budget, checkpoint_copy, fewest_bytes, free, planned};
 pub use file::{Choices, MadeFor, PlanFile};
 pub(crate) use fit::is_deep;
 pub use fit::{Closest, Fits, closest, fits};
-pub use fresh::{free, planned_now};
+pub use fresh::planned_now;
 pub use inference::inference;
 pub use refusal::Change;
 pub use scope::Scope;

@@ -452,6 +452,8 @@ impl Recipe {
         teacher::check(&settings, (data.tokenizer(), vocab), start.checkpoint())?;
         let mut step = step;
         step.config.shorter = data.shorter();
+        // A run that goes on keeps its model.
+        step.scope.new_model &= start.checkpoint().is_none();
         let note = length.settle(&mut settings, &mut step, &*data)?;
         Ok(Self {
             step,

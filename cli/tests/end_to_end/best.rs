@@ -24,7 +24,8 @@ fn noise() -> TempDir {
 fn losses(run: &Path) -> Vec<(u64, f64)> {
     let number = |line: &Value, key: &str| line[key].as_f64().unwrap();
     let lines = metrics(run, "heldout_loss");
-    let lines = lines.iter().map(|line| (number(line, "step") as u64, number(line, "heldout_loss")));
+    let lines =
+        lines.iter().map(|line| (number(line, "step") as u64, number(line, "heldout_loss")));
     let mut losses: Vec<_> = lines.collect();
     losses.dedup();
     losses
@@ -32,7 +33,11 @@ fn losses(run: &Path) -> Vec<(u64, f64)> {
 
 /// The first evaluation with the lowest loss.
 fn lowest(losses: &[(u64, f64)]) -> (u64, f64) {
-    losses.iter().copied().reduce(|best, other| if other.1 < best.1 { other } else { best }).unwrap()
+    losses
+        .iter()
+        .copied()
+        .reduce(|best, other| if other.1 < best.1 { other } else { best })
+        .unwrap()
 }
 
 /// The step at which transformers' EarlyStoppingCallback ends a run: it counts evaluations that aren't better than all before them.
@@ -127,7 +132,10 @@ fn a_run_that_learns_no_more_ends_and_goes_on_when_asked() {
     let before = file(&a, end, "manifest.json");
     // It had stopped, and stays so.
     let output = ok(dir.path(), "train --resume a --json");
-    assert_eq!((&json(&output)["steps"], &json(&output)["stopped_early"]), (&end.into(), &true.into()));
+    assert_eq!(
+        (&json(&output)["steps"], &json(&output)["stopped_early"]),
+        (&end.into(), &true.into())
+    );
     let told = format!("the run had {told}");
     assert!(stderr(&output).contains(&told), "{}", stderr(&output));
     assert!(stderr(&output).contains("train --resume a --patience 4"), "{}", stderr(&output));
@@ -140,10 +148,20 @@ fn a_run_that_learns_no_more_ends_and_goes_on_when_asked() {
 
     let never = ok(dir.path(), &format!("{NOISE} --patience 20 --out never --json"));
     assert_eq!(json(&never)["stopped_early"], false);
-    assert!(stderr(&never).contains("can't end this run before its 60 steps"), "{}", stderr(&never));
+    assert!(
+        stderr(&never).contains("can't end this run before its 60 steps"),
+        "{}",
+        stderr(&never)
+    );
     for (words, expected) in [
-        ("--patience 2 --eval-every 0", "`train.patience` goes by evaluations, and `run.eval_every` is 0"),
-        ("--keep-best --set data.holdout=0", "`run.keep_best` goes by the held-out loss, and nothing is held out"),
+        (
+            "--patience 2 --eval-every 0",
+            "`train.patience` goes by evaluations, and `run.eval_every` is 0",
+        ),
+        (
+            "--keep-best --set data.holdout=0",
+            "`run.keep_best` goes by the held-out loss, and nothing is held out",
+        ),
         ("--keep 0", "`run.keep` must be"),
     ] {
         let (code, message) = refused(dir.path(), &format!("{NOISE} --out none {words}"));

@@ -162,8 +162,10 @@ fn samples_answer_questions_that_are_held_out() {
     };
     let rows = vec![row("q", "yes"); 5].join("\n");
     write(&dir, "same.jsonl", &rows);
-    let words = format!("train {SMALL} --chat-template chatml --lr 1e-2 --steps 150 --sample-every 140");
-    let output = ok(dir.path(), &format!("{words} --data same.jsonl --set data.holdout=0.4 --out a"));
+    let words =
+        format!("train {SMALL} --chat-template chatml --lr 1e-2 --steps 150 --sample-every 140");
+    let output =
+        ok(dir.path(), &format!("{words} --data same.jsonl --set data.holdout=0.4 --out a"));
     let answered = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\nyes";
     let expected = format!("{answered}\n\n{answered}");
     let sample = fs::read_to_string(dir.path().join("a/samples/step-140.txt")).unwrap();
@@ -176,7 +178,8 @@ fn samples_answer_questions_that_are_held_out() {
     let words = words.replace("--steps 150 --sample-every 140", "--steps 1 --context 160");
     ok(dir.path(), &format!("{words} --data same.jsonl --validation turns.jsonl --out b"));
     let sample = fs::read_to_string(dir.path().join("b/samples/step-1.txt")).unwrap();
-    let asked = "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n";
+    let asked =
+        "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n";
     assert!(sample.starts_with(asked) && !sample.contains("\nr<"), "{sample}");
 }
 

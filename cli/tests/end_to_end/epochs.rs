@@ -8,7 +8,9 @@ const SMALL: &str =
 /// A folder with `rows.jsonl`: twenty rows of the same length.
 fn rows() -> TempDir {
     let dir = folder();
-    let row = |n: u32| format!("{{\"prompt\": \"{} and one make \", \"completion\": \"{}\"}}\n", 10 + n, 11 + n);
+    let row = |n: u32| {
+        format!("{{\"prompt\": \"{} and one make \", \"completion\": \"{}\"}}\n", 10 + n, 11 + n)
+    };
     fs::write(dir.path().join("rows.jsonl"), (0..20).map(row).collect::<String>()).unwrap();
     dir
 }

@@ -283,6 +283,50 @@ fn weights_that_diverge_are_never_a_checkpoint() {
 }
 
 #[test]
+fn weights_beyond_f16_are_never_a_checkpoint() {
+    let dir = folder();
+    let good = format!(
+        "train --data text.txt --out a {TINY} --precision f16 --schedule constant --save-every 1"
+    );
+    ok(dir.path(), &format!("{good} --steps 3"));
+    // Their masters are finite, and steps are skipped from then on.
+    let (code, message) = refused(dir.path(), "train --resume a --lr 1e5 --steps 8");
+    assert_eq!(code, 1);
+    assert!(message.contains("which the precision doesn't hold"), "{message}");
+    let kept = tightrope::data::checkpoint::list(dir.path().join("a")).unwrap();
+    assert!(!kept.is_empty());
+    for (step, path) in kept {
+        let saved = tightrope::data::Checkpoint::open(&path).unwrap();
+        for tensor in saved.model.tensors() {
+            let values = tensor.to_f32().unwrap();
+            assert!(values.iter().all(|value| value.abs() < 65_520.0), "step {step}: {tensor:?}");
+        }
+    }
+    ok(dir.path(), "eval a --device cpu");
+}
+
+#[test]
+fn a_run_that_goes_on_is_offered_no_other_model() {
+    let dir = folder();
+    ok(dir.path(), &format!("train --data text.txt --out a {TINY} --steps 1"));
+    let (code, message) = refused(dir.path(), "train --resume a --steps 2 --memory 20KiB");
+    assert_eq!(code, 3);
+    assert!(!message.contains("--preset"), "{message}");
+}
+
+#[test]
+fn weights_that_a_dtype_does_not_hold_are_not_exported_in_it() {
+    let dir = folder();
+    let wild = "--optimizer sgd --lr 1e7 --clip 0 --warmup 0 --schedule constant --eval-every 0 --save-every 1 --steps 1";
+    // What such weights continue may be no number, after the checkpoint was written.
+    let _ = run(dir.path(), &format!("train --data text.txt --out a {TINY} {wild}"));
+    let (code, message) = refused(dir.path(), "export a b --precision f16");
+    assert_eq!(code, 2);
+    assert!(message.contains("which f16 doesn't hold"), "{message}");
+    ok(dir.path(), "export a c --precision bf16");
+}
+
+#[test]
 fn a_loss_that_only_rises_stops_the_run_and_the_last_checkpoint_stays() {
     let dir = folder();
     // Batches are the same, and what was learnt of them decays faster than it's learnt again.

@@ -112,6 +112,23 @@ fn a_control_groups_memory_is_a_limit() {
 
 #[test]
 #[cfg(target_os = "linux")]
+fn a_budget_beyond_a_control_groups_memory_is_no_reason_to_end() {
+    let Some(group) = Group::new("memory") else { return };
+    group.set("memory.limit_in_bytes", 90_000_000);
+    let dir = folder();
+    let enter = group.enter();
+    // With a copy of a checkpoint beside it, the step takes more than the group has.
+    let train = "train --data text.txt --tokenizer byte --layers 3 --channels 256 --heads 2 --context 8 --batch 1 --steps 3 \
+                 --eval-every 0 --save-every 1 --device cpu --threads 1 --memory 1GiB --out a";
+    let output = after(dir.path(), &enter, train);
+    assert!(output.status.success(), "{:?}: {}", output.status, stderr(&output));
+    let output =
+        after(dir.path(), &enter, "eval a --batch 8192 --micro-batch auto --memory 1GiB --json");
+    assert!(output.status.success(), "{:?}: {}", output.status, stderr(&output));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
 fn a_control_groups_quota_of_processor_time_is_a_limit() {
     let Some(group) = Group::new("cpu") else { return };
     group.set("cpu.cfs_period_us", 100_000);

@@ -35,13 +35,14 @@ impl Copied {
         mut memory: Vec<u8>,
     ) -> Result<Option<Self>, CheckpointError> {
         let (weights, states) = (trainer.saved_weights(), trainer.saved_states());
+        let read = Numbers::weights(trainer);
         finite_scale(trainer.loss_scale().await?)?;
         memory.clear();
         let all = weights.iter().chain(&states);
         if memory.try_reserve_exact(all.map(|saved| saved.ty.bytes()).sum()).is_err() {
             return Ok(None);
         }
-        let model = copy(trainer, weights, Numbers::Weights, &mut memory).await?;
+        let model = copy(trainer, weights, read, &mut memory).await?;
         let optimizer = copy(trainer, states, Numbers::States, &mut memory).await?;
         Ok(Some(Self { memory, model, optimizer }))
     }

@@ -25,7 +25,8 @@ pub(crate) fn cuts(trainer: &Trainer, adapters: bool) -> Cuts {
 
 /// All tensors of a checkpoint in the order of [`Cuts::tensors`], each with what its numbers are.
 fn saved(trainer: &Trainer) -> Vec<(SavedTensor, Numbers)> {
-    let weights = trainer.saved_weights().into_iter().map(|saved| (saved, Numbers::Weights));
+    let numbers = Numbers::weights(trainer);
+    let weights = trainer.saved_weights().into_iter().map(|saved| (saved, numbers));
     let states = trainer.saved_states().into_iter().map(|saved| (saved, Numbers::States));
     weights.chain(states).collect()
 }

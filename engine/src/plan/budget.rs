@@ -23,6 +23,18 @@ pub fn budget(scope: &Scope, device: &dyn Backend) -> Option<u64> {
     scope.budget.or_else(|| device.free_bytes()).or_else(free_memory)
 }
 
+/// Bytes that a plan may take and that are free now; `None` where neither is known.
+pub(super) fn room(scope: &Scope, device: &dyn Backend) -> Option<u64> {
+    let free = free(device);
+    scope.budget.map_or(free, |budget| Some(free.map_or(budget, |free| free.min(budget))))
+}
+
+/// Bytes that a run on this device can take now, where that's known: what it says is free, and of the processor what the
+/// system has free.
+pub fn free(target: &dyn Backend) -> Option<u64> {
+    target.free_bytes().or_else(|| free_memory().filter(|_| !target.kind().can_be_lost()))
+}
+
 /// The plan of the training step of `config`: the fastest of those that fit the budget, within the choices that are open.
 ///
 /// # Errors
@@ -73,8 +85,8 @@ pub fn checkpoint_copy(scope: &Scope, planned: &Planned, device: &dyn Backend) -
     room_for_copy(scope, planned, device, bytes).then_some(bytes)
 }
 
-/// Whether the host has room for a copy of so many bytes beside the plan: within what the plan may take, or on a device with memory of its own,
-/// what the host has free.
+/// Returns `true` if the host has room for a copy of so many bytes beside the plan: within what the plan may take and is free, or on a device
+/// with memory of its own, what the host has free.
 pub(crate) fn room_for_copy(
     scope: &Scope,
     planned: &Planned,
@@ -83,7 +95,7 @@ pub(crate) fn room_for_copy(
 ) -> bool {
     let (taken, room) = match device.kind().can_be_lost() {
         true => (COPIES * planned.snapshot_bytes(), free_memory()),
-        false => (planned.plan.peak_bytes(), budget(scope, device)),
+        false => (planned.plan.peak_bytes(), room(scope, device)),
     };
     room.is_some_and(|room| taken + bytes <= room)
 }
@@ -109,6 +121,16 @@ mod tests {
     use crate::error::Kind;
     use crate::recipe::Step;
     use crate::settings::Settings;
+
+    #[test]
+    fn a_budget_beyond_what_is_free_makes_no_room() {
+        let Step { mut scope, .. } = Step::of(&Settings::default()).unwrap();
+        let cpu = Cpu::new(1).unwrap();
+        for (budget, most) in [(u64::MAX, u64::MAX - 1), (1, 1)] {
+            scope.budget = Some(budget);
+            assert!(room(&scope, &cpu).unwrap() <= most, "{budget}");
+        }
+    }
 
     #[test]
     fn the_fewest_bytes_fit_and_one_less_does_not() {

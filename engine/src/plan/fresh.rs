@@ -8,15 +8,9 @@ use super::budget;
 use super::file::{self, PlanFile};
 use super::scope::Scope;
 use crate::error::{Error, Kind, Result};
-use crate::machine::{free_memory, limit_below_machine};
+use crate::machine::limit_below_machine;
 use crate::settings::Recompute;
 use crate::units::human_bytes;
-
-/// Bytes that a run on this device can take now, where that's known: what it says is free, and of the processor what the
-/// system has free.
-pub fn free(target: &dyn Backend) -> Option<u64> {
-    target.free_bytes().or_else(|| free_memory().filter(|_| !target.kind().can_be_lost()))
-}
 
 /// The plan of a run of `config`, and what there is to say of it. The run's `own` plan comes first, then the one that
 /// the scope names, then the fastest that fits. One that takes more than is `free` is replaced by one that doesn't.

@@ -127,7 +127,8 @@ fn counted(settings: &Settings, steps: f64) -> Result<u64> {
     if steps <= LARGEST as f64 {
         return Ok(steps as u64);
     }
-    let message = format!("`train.epochs` comes to {steps:e} steps, and a run has at most {LARGEST}");
+    let message =
+        format!("`train.epochs` comes to {steps:e} steps, and a run has at most {LARGEST}");
     Err(Error::from(settings.error(&["train.epochs"], message, "give fewer epochs")))
 }
 
@@ -185,8 +186,7 @@ mod tests {
         }
         let length = Length::of(&mut settings);
         // Neither the files nor the weights are there.
-        let (init, files) =
-            (settings.model.init.take(), std::mem::take(&mut settings.data.files));
+        let (init, files) = (settings.model.init.take(), std::mem::take(&mut settings.data.files));
         let mut step = Step::of(&settings)?;
         let mut settings = crate::recipe::complete(&settings)?;
         (settings.model.init, settings.data.files) = (init, files);
@@ -214,7 +214,11 @@ mod tests {
             (&[file, "train.steps=5"], ROWS, 5),
             (&[file], WINDOWS, defaults::STEPS),
             (&[file, "model.init=m"], WINDOWS, 38),
-            (&[file, "model.init=m", "train.batch=8"], Some(Epoch { samples: 1 << 30, unit: Epoch::WINDOWS }), defaults::STEPS),
+            (
+                &[file, "model.init=m", "train.batch=8"],
+                Some(Epoch { samples: 1 << 30, unit: Epoch::WINDOWS }),
+                defaults::STEPS,
+            ),
             (&[file], None, defaults::STEPS),
             (&[], ROWS, defaults::STEPS),
         ] {
@@ -253,7 +257,8 @@ mod tests {
     #[test]
     fn what_has_no_number_of_steps_is_refused() {
         let error = settled(&["train.epochs=1"], None).err().unwrap();
-        let expected = "`train.epochs` counts passes over the data, and a pipe has no end that is known";
+        let expected =
+            "`train.epochs` counts passes over the data, and a pipe has no end that is known";
         assert!(error.message().contains(expected), "{error}");
         let error = settled(&["train.epochs=1e12"], ROWS).err().unwrap();
         assert!(error.message().contains("a run has at most 1000000000"), "{error}");

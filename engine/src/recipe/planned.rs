@@ -185,7 +185,9 @@ fn refuse_one_of_many(settings: &Settings) -> Result<()> {
     match launched.filter(|launched| launched.count > 1 && !trains_its_own) {
         None => Ok(()),
         Some(Launched { rank, count, .. }) => Err(Error::usage(
-            anyhow!("this process was launched as rank {rank} of {count}, and would train by itself"),
+            anyhow!(
+                "this process was launched as rank {rank} of {count}, and would train by itself"
+            ),
             "train together by `tightrope train`, or say run.ranks = 1 where each process is to train a model of its own",
         )),
     }

@@ -212,7 +212,9 @@ pub(crate) fn filled_own(settings: &Settings, model: &dyn Model) -> Result<Setti
                 format!("`{key}` is of data, and the program brings its own batches")
             }
             _ if key == "train.epochs" && settings.is_changed(key) => {
-                format!("`{key}` counts passes over data, and the program hands over its own batches")
+                format!(
+                    "`{key}` counts passes over data, and the program hands over its own batches"
+                )
             }
             _ if setting.reads.is_some() && settings.is_changed(key) => {
                 format!("`{key}` is of the models of this library, and the program brings its own")

@@ -18,8 +18,7 @@ impl Retention {
     /// What evaluations came to `before`, for a run that goes by them.
     pub(super) fn evaluations(&self, before: Option<Evaluations>) -> Option<Evaluations> {
         let goes_by_loss = self.best || self.patience > 0;
-        goes_by_loss
-            .then(|| Evaluations { keeps_best: self.best, ..before.unwrap_or_default() })
+        goes_by_loss.then(|| Evaluations { keeps_best: self.best, ..before.unwrap_or_default() })
     }
 }
 

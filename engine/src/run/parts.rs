@@ -16,9 +16,9 @@ use super::batches::Batches;
 use super::continues;
 use super::origin::Reopen;
 use super::saved::Described;
+use crate::checkpoint::KEPT;
 #[cfg(not(target_family = "wasm"))]
 use crate::error::Help as _;
-use crate::checkpoint::KEPT;
 use crate::error::{Error, Result};
 use crate::settings;
 use crate::weights::{Places, Start};

@@ -62,7 +62,9 @@ impl Settings {
                         "`model.kv_heads` is {kv_heads} and `model.heads` is {heads}, but the \
                          family gpt2 has one key and value head for each head"
                     ),
-                    &format!("choose family = \"llama\", or give kv_heads = {heads}, another model"),
+                    &format!(
+                        "choose family = \"llama\", or give kv_heads = {heads}, another model"
+                    ),
                 ));
             }
         }
@@ -229,7 +231,9 @@ mod tests {
             "`train.patience` goes by evaluations, and `run.eval_every` is 0; \
              give --eval-every the steps between them"
         );
-        assert!(conflict(|s| (s.run.keep_best, s.run.eval_every) = (true, 0)).contains("keep_best"));
+        assert!(
+            conflict(|s| (s.run.keep_best, s.run.eval_every) = (true, 0)).contains("keep_best")
+        );
     }
 
     /// Both were taken, and one of them changed nothing.
