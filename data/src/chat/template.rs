@@ -157,12 +157,12 @@ impl ChatTemplate {
         Some(text.chars().filter(|c| !super::jinja::MARKS.contains(c)).collect())
     }
 
-    /// Returns `true` if TRL's training template stands in for it where all turns of the assistant are trained on.
+    /// Returns `true` if a training template stands in for it where all turns of the assistant are trained on.
     pub fn has_training(&self) -> bool {
         self.training.is_some()
     }
 
-    /// TRL's training template where it has one, else itself.
+    /// Its training template where it has one, else itself.
     pub(super) fn for_training(&self) -> &Self {
         self.training.as_deref().unwrap_or(self)
     }

@@ -116,7 +116,7 @@ impl Read {
         let turns = matches!(format, RowFormat::Messages | RowFormat::ShareGpt | RowFormat::Alpaca);
         let by_turns = turns && data.train_on.unwrap_or_default() == TrainOn::Assistant;
         if by_turns && template.as_ref().is_some_and(ChatTemplate::has_training) {
-            let note = "conversations are written by TRL's training template in place of the model's own: it marks the assistant's turns and \
+            let note = "conversations are written by a training template, with the text of TRL's, in place of the model's own: it marks the assistant's turns and \
                         writes each in the same way whatever follows";
             notes.push(note.to_owned());
         }
