@@ -20,7 +20,7 @@ pub(crate) use batches::{column, rows};
 /// First bytes of a file around a stream.
 const MAGIC: &[u8] = b"ARROW1\0\0";
 
-/// Returns `true` if bytes are a file around a stream. A stream is told by its name alone.
+/// Returns `true` if bytes are a file around a stream. A bare stream is known by its name alone.
 pub(crate) fn is_file(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }

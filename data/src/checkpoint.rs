@@ -69,7 +69,7 @@ pub struct Manifest {
     /// The model that it learned of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub teacher: Option<Base>,
-    /// What evaluations came to, of a run that goes by them.
+    /// Results of evaluations, of a run that keeps its best checkpoint or has a patience.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluations: Option<Evaluations>,
     /// 16 hex digits of XXH3-64 by path: `FILE/TENSOR` for a tensor's bytes, `FILE` for the header of
@@ -78,7 +78,7 @@ pub struct Manifest {
     pub checksums: BTreeMap<String, String>,
 }
 
-/// What the evaluations of a run came to so far.
+/// Results of the evaluations of a run so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evaluations {
     /// Steps done at the last one; 0 before the first.

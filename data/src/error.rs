@@ -83,7 +83,7 @@ pub enum Error {
     Arrow {
         /// The file.
         name: String,
-        /// What is wrong.
+        /// The problem, in words.
         problem: String,
     },
     /// A file that can't be unpacked.

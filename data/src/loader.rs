@@ -224,7 +224,7 @@ impl Epoch {
     }
 }
 
-/// Windows of `context` (T) tokens that an epoch of a [`Loader`] takes from so many `tokens`: one less than fit, so that every offset below
+/// Windows of `context` (T) tokens that an epoch of a [`Loader`] takes from this number of `tokens`: one less than fit, so that every offset below
 /// T leaves room for all of them.
 pub fn windows_in_epoch(tokens: usize, context: usize) -> u64 {
     (tokens / context.max(1)).saturating_sub(1).max(1) as u64

@@ -143,7 +143,7 @@ enum Numbers {
 
 #[cfg(not(target_family = "wasm"))]
 impl Numbers {
-    /// Those of a trainer's weights.
+    /// Check of a trainer's weights.
     fn weights(trainer: &Trainer) -> Self {
         Self::Weights(trainer.config().precision.dtype())
     }

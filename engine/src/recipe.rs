@@ -115,7 +115,7 @@ pub struct Recipe {
     pub step: Step,
     /// When the run logs, evaluates, samples and saves.
     pub every: Every,
-    /// Which checkpoints stay, and when its held-out loss ends it.
+    /// Rules for the checkpoints that stay, and for its end by the held-out loss.
     pub retention: Retention,
     /// What is trained on.
     pub data: Box<dyn Batches>,

@@ -277,7 +277,7 @@ fn train(args: &Train, world: World<'_>) -> Result<(), Failure> {
     }
 }
 
-/// What ended a run before its last step, or keeps one from going on that had ended so.
+/// Reason that a run ended before its last step, or that one which had ended so doesn't go on.
 fn stopped_early(run: &Run<'_>, dir: &Path) -> String {
     let (summary, steps) = (run.summary(), run.steps());
     let Evaluations { best, since, .. } = run.evaluations().copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How long a run trains: by steps, by passes over its data, and by neither.
+//! Length of a run: by steps, by passes over its data, and by neither.
 
 use super::*;
 

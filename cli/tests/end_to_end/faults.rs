@@ -318,7 +318,7 @@ fn a_run_that_goes_on_is_offered_no_other_model() {
 fn weights_that_a_dtype_does_not_hold_are_not_exported_in_it() {
     let dir = folder();
     let wild = "--optimizer sgd --lr 1e7 --clip 0 --warmup 0 --schedule constant --eval-every 0 --save-every 1 --steps 1";
-    // What such weights continue may be no number, after the checkpoint was written.
+    // Text that such weights continue may be no number, after the checkpoint was written.
     let _ = run(dir.path(), &format!("train --data text.txt --out a {TINY} {wild}"));
     let (code, message) = refused(dir.path(), "export a b --precision f16");
     assert_eq!(code, 2);

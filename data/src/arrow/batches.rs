@@ -18,7 +18,7 @@ use super::messages::{Messages, Owned};
 use crate::limits::Made;
 use crate::{Error, Result};
 
-/// What is wrong with a table.
+/// Problem with a table, in words.
 type Problem = String;
 
 /// Hands the texts of the column `key` to `each`; rows without one are passed over.
@@ -146,7 +146,7 @@ fn batches(
     }
 }
 
-/// What is known of a table before its rows.
+/// Schema of a table and its dictionaries, before its rows.
 struct Table {
     schema: SchemaRef,
     /// Columns that are read.
@@ -154,7 +154,7 @@ struct Table {
     dictionaries: HashMap<i64, ArrayRef>,
 }
 
-/// What a message holds.
+/// Contents of a message.
 enum Read {
     Schema(SchemaRef),
     Batch(RecordBatch),

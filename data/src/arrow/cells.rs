@@ -11,7 +11,7 @@ use minijinja::Value;
 
 use crate::limits::Made;
 
-/// What is wrong with a table.
+/// Problem with a table, in words.
 type Problem = String;
 
 /// Bytes that a value other than a text counts as.

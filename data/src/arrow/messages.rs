@@ -4,7 +4,7 @@ use arrow_ipc::{BodyCompression, Buffer, Endianness, Message, MessageHeader, roo
 
 use crate::limits::Made;
 
-/// What is wrong with a stream.
+/// Problem with a stream, in words.
 type Problem = String;
 
 /// First bytes of a message since version 0.15 of the format.
@@ -70,7 +70,7 @@ pub(super) struct Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// Those of a stream, or of the stream in a file.
+    /// Messages of a stream, or of the stream in a file.
     pub fn of(bytes: &'a [u8]) -> Self {
         Self { rest: bytes.strip_prefix(super::MAGIC).unwrap_or(bytes) }
     }

@@ -85,7 +85,7 @@ pub fn checkpoint_copy(scope: &Scope, planned: &Planned, device: &dyn Backend) -
     room_for_copy(scope, planned, device, bytes).then_some(bytes)
 }
 
-/// Returns `true` if the host has room for a copy of so many bytes beside the plan: within what the plan may take and is free, or on a device
+/// Returns `true` if the host has room for a copy of this number of bytes beside the plan: within what the plan may take and is free, or on a device
 /// with memory of its own, what the host has free.
 pub(crate) fn room_for_copy(
     scope: &Scope,

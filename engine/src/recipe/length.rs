@@ -10,10 +10,10 @@ use crate::run::{Batches, Epoch};
 use crate::settings::{LARGEST, Settings};
 use crate::units::plural;
 
-/// Passes over rows, labelled texts and images of one's own, if the settings name neither steps nor passes: as in transformers.
+/// Passes over rows, labelled texts and images of the user, if the settings name neither steps nor passes: as in transformers.
 const EPOCHS: f64 = 3.0;
 
-/// What the settings say of a run's length before its data is open.
+/// Length of a run as the settings say it, before its data is open.
 pub(super) struct Length {
     steps: Option<u64>,
     epochs: Option<f64>,
@@ -36,7 +36,7 @@ impl Length {
         Self { steps: train.steps, epochs: None, warmup: train.warmup }
     }
 
-    /// Writes the number of steps and the schedule of so many to the settings and the step. Returns a note for a number that follows from
+    /// Writes the number of steps and their schedule to the settings and the step. Returns a note for a number that follows from
     /// the data, or that nobody says.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ pub(super) fn note_on_evaluations(settings: &Settings) -> Option<String> {
     })
 }
 
-/// A number of steps, if a run may have so many.
+/// A number of steps that a run may have.
 fn counted(settings: &Settings, steps: f64) -> Result<u64> {
     if steps <= LARGEST as f64 {
         return Ok(steps as u64);

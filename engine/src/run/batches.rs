@@ -146,7 +146,7 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// What the windows of a text are called.
+    /// Unit of a text's windows.
     pub const WINDOWS: [&str; 2] = ["window", "windows"];
 
     /// Steps of `batch` samples that `epochs` passes take: those that reach their end. A number that rounding alone puts above a whole one

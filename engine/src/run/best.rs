@@ -1,4 +1,4 @@
-//! What a run does by its held-out loss: the checkpoint with the lowest one stays, and evaluations without a lower one end the run.
+//! Rules by the held-out loss of a run: the checkpoint with the lowest one stays, and evaluations without a lower one end the run.
 //!
 //! What evaluations came to is in every checkpoint of such a run, and an evaluation comes before the checkpoint of its step. So a run that
 //! goes on after a kill makes each evaluation again that its checkpoint doesn't know of, and keeps and ends as it would have.
@@ -15,7 +15,7 @@ use super::{Ended, Evaluation, Retention, Run};
 use crate::error::Result;
 
 impl Retention {
-    /// What evaluations came to `before`, for a run that goes by them.
+    /// Results of evaluations `before`, of a run with these rules.
     pub(super) fn evaluations(&self, before: Option<Evaluations>) -> Option<Evaluations> {
         let goes_by_loss = self.best || self.patience > 0;
         goes_by_loss.then(|| Evaluations { keeps_best: self.best, ..before.unwrap_or_default() })
@@ -23,7 +23,7 @@ impl Retention {
 }
 
 impl Run<'_> {
-    /// What evaluations came to, of a run that keeps its best checkpoint or ends by its patience.
+    /// Results of evaluations, of a run that keeps its best checkpoint or ends by its patience.
     pub fn evaluations(&self) -> Option<&Evaluations> {
         self.saved.evaluations.as_ref()
     }
@@ -36,7 +36,7 @@ impl Run<'_> {
         found.into_iter().find(|(other, _)| *other == step).map(|(_, path)| path)
     }
 
-    /// How the run ends before its next step, if it does.
+    /// Reason that the run ends before its next step, if it does.
     pub(super) fn is_over(&self) -> Option<Ended> {
         let patience = self.retention.patience;
         if self.done().steps >= self.saved.rate.steps {
@@ -65,7 +65,7 @@ impl Run<'_> {
         }
     }
 
-    /// Makes an evaluation that the process before didn't come to, and the checkpoint again that is to know of it.
+    /// Makes an evaluation that the process before left undone, and the checkpoint again that is to know of it.
     pub(super) async fn evaluate_owed(&mut self) -> Result<()> {
         let step = self.done().steps;
         self.evaluate_and_sample(step).await?;

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 pub(super) const DIVERGED: &str =
     "resume with a lower --lr or a smaller --clip, or look at the data around this step";
 
-/// Why a step isn't finite whose outputs all are when it's made again. Gradients of several passes or ranks are `summed`: these sums can be
+/// Reason that a step isn't finite whose outputs all are in a second look. Gradients of several passes or ranks are `summed`: these sums can be
 /// infinite and then no number; sums of squares can only be infinite.
 fn of_sums(loss: f32, grad_norm: f32, summed: bool) -> &'static str {
     if grad_norm.is_infinite() {

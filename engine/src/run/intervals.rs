@@ -1,4 +1,4 @@
-//! What a run does between its steps: evaluations, samples and checkpoints, at their intervals and at its end.
+//! Work between steps: evaluations, samples and checkpoints, at their intervals and at its end.
 
 use super::{Ended, Evaluation, Run, Stepped};
 use crate::error::Result;
@@ -23,7 +23,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether what is done `every` so many steps is due after `step`.
+    /// Returns `true` if work of the interval `every` is due after `step`.
     pub(super) fn is_due(&self, every: u64, step: u64) -> bool {
         every > 0 && step.is_multiple_of(every) && step < self.saved.rate.steps
     }

@@ -48,7 +48,7 @@ impl Every {
     }
 }
 
-/// Which checkpoints of a run stay, and when its held-out loss ends it.
+/// Rules for the checkpoints that stay, and for the run's end by its held-out loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// Newest checkpoints that stay; at least 1.
@@ -60,7 +60,7 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// That of the settings.
+    /// The rules that the settings say.
     pub fn of(settings: &settings::Settings) -> Self {
         let settings::Run { keep, keep_best, .. } = settings.run;
         Self { newest: keep, best: keep_best, patience: settings.train.patience }
@@ -93,7 +93,7 @@ pub struct Parts<'a> {
     pub rate: LearningRate,
     /// When it logs, evaluates, samples and saves.
     pub every: Every,
-    /// Which checkpoints stay, and when its held-out loss ends it.
+    /// Rules for the checkpoints that stay, and for its end by the held-out loss.
     pub retention: Retention,
     /// Whether a step that f16 skips is made again to tell which op's output isn't finite.
     pub explains_skips: bool,

@@ -80,7 +80,7 @@ pub(super) struct Saved {
     pub(super) described: Described,
     /// Newest checkpoints that stay.
     pub(super) keep: usize,
-    /// What evaluations came to, of a run that goes by them.
+    /// Results of evaluations, of a run that keeps its best checkpoint or has a patience.
     pub(super) evaluations: Option<Evaluations>,
 }
 

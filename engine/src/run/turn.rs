@@ -12,7 +12,7 @@ impl Turn {
         Self { end, held: String::new() }
     }
 
-    /// What is said for certain, and `true` if the turn goes on.
+    /// Text that is certain, and `true` if the turn goes on.
     pub fn push(&mut self, piece: &str) -> (String, bool) {
         self.held += piece;
         if self.end.is_empty() {
@@ -29,7 +29,7 @@ impl Turn {
         (std::mem::replace(&mut self.held, held), true)
     }
 
-    /// What was held back of a turn that didn't end.
+    /// Text held back of a turn that didn't end.
     pub fn rest(&mut self) -> String {
         std::mem::take(&mut self.held)
     }

@@ -257,7 +257,7 @@ mod tests {
         assert_eq!((settings.train.steps, settings.train.epochs), (None, Some(2.0)));
         settings.read_argument("train.steps=4").unwrap();
         assert!(settings.check().is_err());
-        // So does what is said over a checkpoint.
+        // So do settings over those of a checkpoint.
         let mut own = Settings::default();
         own.read_text("run.toml", of_file).unwrap();
         let mut said = Settings::default();

@@ -37,7 +37,7 @@ impl fmt::Display for Origin {
 const LENGTHS: [&str; 2] = ["train.steps", "train.epochs"];
 
 impl Origin {
-    /// Whose word goes over whose: the larger one.
+    /// Precedence: the larger one goes over the others.
     fn rank(&self) -> usize {
         match self {
             Self::Default => 0,

@@ -30,7 +30,7 @@ struct Texts {
 /// Tokens, a hash of their ids, edges of what the assistant says, tokens of the prompt.
 type Case = (usize, String, Vec<usize>, usize);
 
-/// What `tests/parity/record_trl_masks.py` recorded.
+/// Masks that `tests/parity/record_trl_masks.py` recorded.
 #[derive(Deserialize)]
 struct OfTrl {
     templates: BTreeMap<String, String>,
