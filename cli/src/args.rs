@@ -113,6 +113,7 @@ impl Command {
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   tightrope train --data book.txt --preset gpt2 --memory 8GiB --steps 2000
+  tightrope train --init models/gpt2 --data chats.jsonl --epochs 5 --eval-every 50 --keep-best --patience 3
   tightrope train --preset vit-tiny --data digits
   tightrope train --config runs/a/run.toml --lr 1e-3 --set train.beta2=0.99
   tightrope train --resume runs/a

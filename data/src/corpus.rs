@@ -66,7 +66,7 @@ impl Corpus {
     /// | `.parquet`, `.arrow` | a document per row, in the column `text_key` |
     /// | any other | UTF-8 text |
     ///
-    /// Of a folder that `save_to_disk` of the `datasets` library wrote, the shards that it names are read, in their order. A file that gzip or Zstandard has packed is unpacked into memory; its name without `.gz` or `.zst` counts. Text for the byte
+    /// A folder that `save_to_disk` of the `datasets` library wrote gives the shards that it names, in their order. A file that gzip or Zstandard has packed is unpacked into memory; its name without `.gz` or `.zst` counts. Text for the byte
     /// tokenizer and ids are read from the mapped file; other text is encoded into memory here. With a Hugging Face tokenizer
     /// each text file and each document ends in the end-of-text token; documents of JSON, Parquet and Arrow as bytes end in a newline.
     ///

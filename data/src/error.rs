@@ -83,7 +83,7 @@ pub enum Error {
     Arrow {
         /// The file.
         name: String,
-        /// The problem, in words.
+        /// The reason.
         problem: String,
     },
     /// A file that can't be unpacked.

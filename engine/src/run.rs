@@ -220,7 +220,15 @@ impl<'a> Run<'a> {
         let before = inner.origin.start.checkpoint().and_then(|it| it.manifest.evaluations);
         let evaluations = retention.evaluations(before);
         let mut run = Self {
-            saved: Saved { rate, base, teacher, described, keep: retention.newest, evaluations },
+            saved: Saved {
+                rate,
+                base,
+                teacher,
+                described,
+                #[cfg(not(target_family = "wasm"))]
+                keep: retention.newest,
+                evaluations,
+            },
             inner,
             every,
             retention,

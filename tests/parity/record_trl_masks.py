@@ -6,8 +6,8 @@
 Conversations and tokenizer are those of `record_masks.py`; by a rule, some of the assistant's turns begin with thoughts. By published
 template and conversation there are, each with the number of tokens and a hash of their ids:
 
-- the assistant's tokens of `assistant_only_loss=True`. Where TRL has a training template of its own (`get_training_chat_template`), that
-  writes the row, as its `SFTTrainer` does. Where TRL refuses the template, each turn is a completion of its own: the tokens
+- the assistant's tokens of `assistant_only_loss=True`. A training template of TRL (`get_training_chat_template`), if it has one,
+  writes the row, as its `SFTTrainer` does. By a template that TRL refuses, each turn is a completion of its own: the tokens
   behind those that it shares with its prompt.
 - the first token of the completion of the last turn, by `common_prefix_length`, as the `SFTTrainer` tells it of a prompt and a completion.
 

@@ -181,6 +181,12 @@ fn samples_answer_questions_that_are_held_out() {
     let asked =
         "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n";
     assert!(sample.starts_with(asked) && !sample.contains("\nr<"), "{sample}");
+    // No turn is told from another by what is trained on.
+    let words =
+        format!("{words} --train-on all --data same.jsonl --validation turns.jsonl --out c");
+    ok(dir.path(), &words);
+    let sample = fs::read_to_string(dir.path().join("c/samples/step-1.txt")).unwrap();
+    assert!(sample.starts_with(asked), "{sample}");
 }
 
 #[test]
@@ -242,6 +248,14 @@ fn rows_are_shown_as_they_are_trained_on() {
     let page = fs::read_to_string(dir.path().join("page.html")).unwrap();
     assert!(page.contains("<mark>a&lt;|im_end|&gt;</mark>"), "{page}");
     assert!(!page.contains("http"), "{page}");
+    let row =
+        |prompt: &str, rest: &str| format!(r#"{{"prompt": "{prompt}", "completion": "{rest}"}}"#);
+    write(&dir, "merged.jsonl", [row("Hello ", "world"), row("Hello", " world")].join("\n"));
+    let shown = stdout(&ok(dir.path(), "data show merged.jsonl --tokenizer gpt2"));
+    let merged = "merged     the prompt of 1 row ends in other tokens";
+    assert!(shown.contains(merged) && shown.contains("Hello⟦ world<|endoftext|>⟧"), "{shown}");
+    let object = json(&ok(dir.path(), "data show merged.jsonl --tokenizer gpt2 --json"));
+    assert_eq!(object["merged_rows"], 1);
 }
 
 #[test]

@@ -18,13 +18,13 @@ use super::messages::{Messages, Owned};
 use crate::limits::Made;
 use crate::{Error, Result};
 
-/// Problem with a table, in words.
+/// The reason why a table is refused.
 type Problem = String;
 
 /// Hands the texts of the column `key` to `each`; rows without one are passed over.
 ///
 /// # Errors
-/// Those of `each`, a damaged table, and one without such a column of text.
+/// Errors of `each`, a damaged table, and one without such a column of text.
 pub(crate) fn column(
     name: &str,
     bytes: &[u8],
@@ -73,7 +73,7 @@ fn text_column(schema: &Schema, key: &str) -> std::result::Result<usize, Problem
 /// doesn't have are left out.
 ///
 /// # Errors
-/// Those of `each`, and a damaged table.
+/// Errors of `each`, and a damaged table.
 pub(crate) fn rows(
     name: &str,
     bytes: &[u8],
@@ -81,7 +81,7 @@ pub(crate) fn rows(
 ) -> Result<()> {
     let mut made = Made::of(bytes.len());
     let mut number = 0;
-    let chosen = |schema: &Schema| {
+    let chosen = |schema: &Schema| -> Result<Vec<usize>> {
         let fields = schema.fields().iter().enumerate();
         let read = fields.filter(|(_, field)| cells::is_read(field.data_type(), 0));
         Ok(read.map(|(index, _)| index).collect())
@@ -146,7 +146,7 @@ fn batches(
     }
 }
 
-/// Schema of a table and its dictionaries, before its rows.
+/// The head of a table, which comes before its rows.
 struct Table {
     schema: SchemaRef,
     /// Columns that are read.
@@ -154,7 +154,7 @@ struct Table {
     dictionaries: HashMap<i64, ArrayRef>,
 }
 
-/// Contents of a message.
+/// Content of a message.
 enum Read {
     Schema(SchemaRef),
     Batch(RecordBatch),
@@ -175,7 +175,7 @@ fn read(table: &mut Option<Table>, found: &Owned) -> std::result::Result<Read, P
             let batch = message.header_as_record_batch().ok_or("a batch is damaged")?;
             let schema = schema.clone();
             let batch =
-                read_record_batch(&body, batch, schema, dictionaries, Some(columns), &version);
+                read_record_batch(&body, batch, schema, dictionaries, Some(&columns[..]), &version);
             batch.map(Read::Batch).map_err(broken)
         }
         (MessageHeader::DictionaryBatch, Some(Table { schema, dictionaries, .. })) => {

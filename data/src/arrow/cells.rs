@@ -11,7 +11,7 @@ use minijinja::Value;
 
 use crate::limits::Made;
 
-/// Problem with a table, in words.
+/// The reason why a table is refused.
 type Problem = String;
 
 /// Bytes that a value other than a text counts as.
@@ -86,7 +86,7 @@ fn key(column: &dyn Array, row: usize) -> Option<(&dyn Array, usize)> {
         row: usize,
     ) -> Option<(&dyn Array, usize)> {
         let column = column.as_dictionary_opt::<K>()?;
-        Some((column.values().as_ref(), column.key(row)?))
+        Some((&**column.values(), column.key(row)?))
     }
     let DataType::Dictionary(keys, _) = column.data_type() else { return None };
     match **keys {
@@ -117,12 +117,12 @@ pub(super) fn value(
     row: usize,
     made: &mut Made,
 ) -> Result<Value, Problem> {
+    fn number<T: ArrowPrimitiveType>(column: &dyn Array, row: usize) -> T::Native {
+        column.as_primitive::<T>().value(row)
+    }
     if column.is_null(row) {
         made.add(VALUE)?;
         return Ok(Value::from(()));
-    }
-    fn number<T: ArrowPrimitiveType>(column: &dyn Array, row: usize) -> T::Native {
-        column.as_primitive::<T>().value(row)
     }
     if is_text(column.data_type()) || matches!(column.data_type(), DataType::FixedSizeBinary(_)) {
         let text = text(column, row);
@@ -161,7 +161,9 @@ pub(super) fn value(
             let ([keys, values], [key, item]) = (entries.columns(), &entries.fields()[..]) else {
                 return Err("the entries of a map have no key and value".to_owned());
             };
-            let entry = |at| Ok((value(keys, key, at, made)?, value(values, item, at, made)?));
+            let entry = |at| -> Result<(Value, Value), Problem> {
+                Ok((value(keys, key, at, made)?, value(values, item, at, made)?))
+            };
             let entries: Result<Vec<(Value, Value)>, Problem> =
                 (0..entries.len()).map(entry).collect();
             Value::from_pairs(entries?)

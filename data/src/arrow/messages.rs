@@ -4,7 +4,7 @@ use arrow_ipc::{BodyCompression, Buffer, Endianness, Message, MessageHeader, roo
 
 use crate::limits::Made;
 
-/// Problem with a stream, in words.
+/// The reason why a stream is refused.
 type Problem = String;
 
 /// First bytes of a message since version 0.15 of the format.

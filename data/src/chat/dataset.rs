@@ -85,6 +85,8 @@ struct Table {
     numbers: Vec<usize>,
     /// Its tokens, uncut.
     uncut: Vec<u32>,
+    /// Its tokens before the assistant's first turn, where all are trained on; 0 where that isn't told.
+    questions: Vec<u32>,
     /// Sequences of a row.
     each: usize,
 }
@@ -167,7 +169,7 @@ impl Chats {
     ) -> Result<()> {
         for (encoded, (number, _)) in side_by_side(block, config).into_iter().zip(block.iter()) {
             let encoded = encoded.map_err(|problem| refused(name, *number, problem))?;
-            let Encoded { sequences: mut row, templated, merged } = encoded;
+            let Encoded { sequences: mut row, templated, merged, question } = encoded;
             self.read += 1;
             let length = |tokens: &Vec<u32>| u32::try_from(tokens.len()).unwrap_or(u32::MAX);
             let lengths: Vec<u32> = row.iter().map(length).collect();
@@ -192,6 +194,9 @@ impl Chats {
                 table.ends.push(table.tokens.len());
                 table.numbers.push(self.read - 1);
                 table.uncut.push(uncut);
+                if config.train_on == TrainOn::All {
+                    table.questions.push(u32::try_from(question).unwrap_or(0));
+                }
             }
         }
         block.clear();
@@ -262,6 +267,8 @@ struct Encoded {
     templated: bool,
     /// True if tokens of a prompt merge with those behind it.
     merged: bool,
+    /// Tokens before the assistant's first turn, where all are trained on and that is told.
+    question: usize,
 }
 
 /// Encodes rows on all cores, in their order.
@@ -281,7 +288,8 @@ fn side_by_side(
             let templated = read.iter().any(|row| encoding.is_templated(row));
             if let [single] = &read[..] {
                 let Sequence { tokens, merged } = encoding.tokens(single)?;
-                return Ok(Encoded { sequences: vec![tokens], templated, merged });
+                let question = encoding.question(single, &tokens);
+                return Ok(Encoded { sequences: vec![tokens], templated, merged, question });
             }
             let answers = read.iter().zip(ANSWERS).map(|(row, name)| {
                 let tokens = encoding.tokens(row);
@@ -297,7 +305,7 @@ fn side_by_side(
                 let problem = "the tokens of its `chosen` and its `rejected` answer are the same";
                 return Err(format!("{problem}; remove it"));
             }
-            Ok(Encoded { sequences, templated, merged })
+            Ok(Encoded { sequences, templated, merged, question: 0 })
         };
         rows.iter().map(one).collect()
     };
@@ -358,6 +366,18 @@ impl Rows {
     /// As [`Rows::tokens`], before it was cut.
     pub fn uncut(&self, index: usize) -> usize {
         self.place(index).map_or(0, |place| self.table.uncut[place] as usize)
+    }
+
+    /// The token ids of sequence `index` before the first that is trained on; where all are, before the assistant's first turn, and none if that
+    /// isn't told.
+    pub fn question(&self, index: usize) -> Vec<u32> {
+        let Some(place) = self.place(index) else { return Vec::new() };
+        let sequence = self.table.sequence(place);
+        let length = match self.table.questions.get(place) {
+            Some(&length) => length as usize,
+            None => sequence.iter().take_while(|token| *token & TRAINED == 0).count(),
+        };
+        sequence.iter().take(length).map(|token| token & !TRAINED).collect()
     }
 
     /// The token ids of sequence `index`, each with whether it's trained on; none behind the last.

@@ -116,6 +116,29 @@ impl Encoding<'_> {
         Ok(Sequence { tokens: whole.into_iter().enumerate().map(mark).collect(), merged })
     }
 
+    /// Number of the `tokens` of a row before the assistant's first turn, if all are trained on: those that the template writes of the messages
+    /// before it, with the generation prompt. 0 if the row doesn't begin so.
+    pub fn question(&self, row: &Row, tokens: &[u32]) -> usize {
+        let (TrainOn::All, Some(template)) = (self.train_on, self.template) else { return 0 };
+        let of_texts;
+        let chat = match row {
+            Row::Messages(chat) => chat,
+            Row::Plain { prompt, completion } if self.templated_texts => {
+                of_texts = Conversation::of_texts(prompt, completion);
+                &of_texts
+            }
+            Row::Plain { .. } => return 0,
+        };
+        let first = chat.turns.iter().position(|turn| *turn != Turn::Other).unwrap_or(0);
+        let text = match first {
+            0 => return 0,
+            first => template.render(&chat.messages[..first], &chat.tools, true),
+        };
+        let ids = text.ok().and_then(|text| self.tokenizer.encode(&text).ok()).unwrap_or_default();
+        let begins = tokens.iter().zip(&ids).all(|(token, id)| token & !TRAINED == *id);
+        if begins && ids.len() < tokens.len() { ids.len() } else { 0 }
+    }
+
     /// Returns `true` if the template writes a row.
     pub fn is_templated(&self, row: &Row) -> bool {
         match row {
@@ -140,7 +163,7 @@ impl Encoding<'_> {
         chat: &Conversation,
         template: &ChatTemplate,
     ) -> Result<(String, Vec<Range<usize>>), Problem> {
-        // As TRL does: a prompt and its answer are written by the model's own template.
+        // A prompt and its answer are written by the model's own template, as in TRL.
         let template = match self.train_on == TrainOn::Assistant && chat.whole {
             true => template.for_training(),
             false => template,

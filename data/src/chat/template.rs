@@ -29,7 +29,7 @@ pub struct ChatTemplate {
     specials: BTreeMap<String, String>,
     /// Whether it writes what messages say, which some take apart into parts that a text hasn't got.
     writes_texts: bool,
-    /// Template in its place where all turns of the assistant are trained on.
+    /// The template that stands in for it where all turns of the assistant are trained on.
     training: Option<Box<Self>>,
 }
 

@@ -30,12 +30,12 @@ pub fn manifest(step: u64) -> Manifest {
 /// The checkpoint with the lowest loss was pruned like any other.
 #[test]
 fn the_best_one_stays_beside_the_newest() {
-    let root = tempfile::tempdir().unwrap();
+    let root = tempdir().unwrap();
     let mut evaluations = Evaluations { keeps_best: true, ..Evaluations::default() };
     let mut save = |step, loss: f64, keep| {
         evaluations.add(step, loss);
         let manifest = Manifest { evaluations: Some(evaluations), ..manifest(step) };
-        super::save(root.path(), manifest, contents(&elements(step)), keep).unwrap();
+        save(root.path(), manifest, contents(&elements(step)), keep).unwrap();
         steps(&root)
     };
     assert_eq!(save(1, f64::NAN, 2), [1]);

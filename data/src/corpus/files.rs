@@ -91,8 +91,8 @@ fn alone(path: PathBuf) -> InputFile {
     InputFile { path, source }
 }
 
-/// The texts in `folder` and in its folders, by name; those that are hidden are passed over. Of what `save_to_disk` wrote, the
-/// shards that it names.
+/// The texts in `folder` and in its folders, by name; hidden ones are passed over. A folder that `save_to_disk` wrote gives
+/// the shards that it names.
 fn of_folder(root: &Path, folder: &Path, files: &mut Vec<InputFile>) -> Result<()> {
     let source = |path: &Path| {
         let within = path.strip_prefix(root).unwrap_or(path);

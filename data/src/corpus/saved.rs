@@ -71,7 +71,7 @@ fn json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// Names in the file `by` of a folder.
+/// The path that the file `by` of a folder names.
 fn within(folder: &Path, by: &str, name: &str) -> Result<PathBuf> {
     let mut parts = Path::new(name).components();
     match (parts.next(), parts.next()) {

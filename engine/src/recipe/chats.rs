@@ -195,8 +195,6 @@ pub struct Conversations {
     held_out_rows: Rows,
     /// Text that ends the assistant's turns; empty if none does.
     end_of_turn: String,
-    /// True if no question can be told from its answer.
-    trains_on_all: bool,
     train: Sequences,
     held_out: Sequences,
     origin: String,
@@ -256,7 +254,6 @@ impl Conversations {
         let (train_rows, held_out_rows) = (train.clone(), held_out.clone());
         let template = read.template.as_ref().filter(|_| chats.counts().templated > 0);
         let end_of_turn = template.map(ChatTemplate::end_of_turn).unwrap_or_default();
-        let trains_on_all = data.train_on == Some(TrainOn::All);
         let (train, held_out) = (sequences(train)?, sequences(held_out)?);
         let origin = match data.files.as_slice() {
             [file] => file.display().to_string(),
@@ -270,7 +267,6 @@ impl Conversations {
             train_rows,
             held_out_rows,
             end_of_turn,
-            trains_on_all,
             train,
             held_out,
             origin,
@@ -518,14 +514,9 @@ impl Batches for Conversations {
             true => &self.train_rows,
             false => &self.held_out_rows,
         };
-        let most = if self.trains_on_all { 0 } else { most };
-        let first = (0..rows.len()).step_by(rows.each());
-        let asked = first.map(|row| {
-            let question = rows.get(row).take_while(|(_, trained)| !trained);
-            question.map(|(id, _)| id.cast_unsigned()).collect::<Vec<u32>>()
-        });
+        let asked = (0..rows.len()).step_by(rows.each()).map(|row| rows.question(row));
         // A question that fills the context leaves no room for an answer.
-        let fits = asked.filter(|tokens| tokens.len() < self.context);
+        let fits = asked.filter(|tokens| (1..self.context).contains(&tokens.len()));
         let end = &self.end_of_turn;
         fits.take(most).map(|tokens| Question { tokens, end: end.clone() }).collect()
     }

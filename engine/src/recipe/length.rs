@@ -1,6 +1,5 @@
 //! The number of steps of a run: the one that is said, or that of passes over its data.
 
-use anyhow::anyhow;
 use tightrope_nn::defaults;
 
 use super::Step;
@@ -65,7 +64,7 @@ impl Length {
                 return Err(settings.error(&["train.epochs"], message, "give --steps").into());
             }
             (None, Some(epoch)) if own => {
-                let passes = counted(settings, epoch.steps(EPOCHS, batch))?;
+                let passes = epoch.steps(EPOCHS, batch).min(LARGEST as f64) as u64;
                 // A text is trained on in more passes unless a trained model starts on it.
                 let fits = epoch.unit != Epoch::WINDOWS
                     || (settings.model.init.is_some() && passes < defaults::STEPS);

@@ -79,6 +79,7 @@ pub(super) struct Saved {
     pub(super) teacher: Option<Base>,
     pub(super) described: Described,
     /// Newest checkpoints that stay.
+    #[cfg(not(target_family = "wasm"))]
     pub(super) keep: usize,
     /// Results of evaluations, of a run that keeps its best checkpoint or has a patience.
     pub(super) evaluations: Option<Evaluations>,

@@ -77,7 +77,7 @@ settings! {
         batch: Option<usize>, "Sequences or images per optimizer step", [at_most(1 << 20), unset(PRESET), flag("batch", "N"), only(BATCHES), elsewhere(&["batch_size"]), page("Batch")];
         micro_batch: MicroBatch, "Sequences or images per pass; divides batch", [flag("micro-batch", "N|auto"), only(DATA), page("Micro-batch"), page_empty("auto")];
         gradient_sums: GradientSums, "How gradients of several micro-batches are summed: fused, where they are made; or ordered, each made whole first, so that any number of ranks has the same bits", [flag("gradient-sums", "HOW"), only(STEPS)];
-        steps: Option<u64>, "Optimizer steps", [unset("what epochs come to, else 1850"), flag("steps", "N"), only(STEPS), elsewhere(&["max_steps", "max_iters"]), page("Steps"), numbers_only()];
+        steps: Option<u64>, "Optimizer steps", [unset("1850, or what epochs come to"), flag("steps", "N"), only(STEPS), elsewhere(&["max_steps", "max_iters"]), page("Steps"), numbers_only()];
         epochs: Option<f64>, "Passes over the data, or a part of one, in place of steps", [within(Positive), unset("3 over rows, labelled texts and images of one's own, without steps"), flag("epochs", "N"), only(STEPS), elsewhere(&["num_train_epochs", "num_epochs", "max_epochs"]), numbers_only()];
         patience: u64 = 0, "Evaluations in a row without a lower held-out loss that end the run; 0 is no end", [at_least(0), flag("patience", "N"), only(RUN), elsewhere(&["early_stopping_patience", "early_stopping_rounds"])];
         optimizer: UpdateRule, "Update rule", [flag("optimizer", "RULE"), only(STEPS), page("Optimizer")];

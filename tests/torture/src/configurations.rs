@@ -32,7 +32,7 @@ pub struct Kind {
 }
 
 /// All of them.
-pub const KINDS: [Kind; 6] = [
+pub const KINDS: [Kind; 7] = [
     Kind { name: "f32", words: "--device cpu", gpu: false },
     Kind {
         name: "f16",
@@ -47,6 +47,11 @@ pub const KINDS: [Kind; 6] = [
     Kind {
         name: "state of 8 bits",
         words: "--device cpu --set memory.optimizer_bits=8",
+        gpu: false,
+    },
+    Kind {
+        name: "by loss",
+        words: "--device cpu --keep 1 --set run.keep_best=true --patience 9 --eval-every 3",
         gpu: false,
     },
     Kind { name: "wgpu", words: "--device wgpu --precision bf16", gpu: true },

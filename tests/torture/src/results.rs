@@ -22,7 +22,7 @@ type Lines = BTreeMap<(u64, bool), Vec<Value>>;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Results {
     metrics: Lines,
-    /// Files of the last checkpoint.
+    /// Files of the last checkpoint, and of the best one under its name.
     files: BTreeMap<String, Vec<u8>>,
     last: u64,
 }
@@ -36,11 +36,21 @@ impl Results {
         let run = dir.join(RUN);
         let metrics = fs::read(run.join("metrics.jsonl")).context("metrics.jsonl")?;
         let metrics = lines(&String::from_utf8_lossy(&metrics))?;
-        let folder = run.join(format!("checkpoints/step-{last}"));
         let mut files = BTreeMap::new();
-        for entry in fs::read_dir(&folder).with_context(|| format!("checkpoints/step-{last}"))? {
-            let entry = entry?;
-            files.insert(entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path())?);
+        let mut add = |before: &str, step: u64| -> anyhow::Result<()> {
+            let name = format!("checkpoints/step-{step}");
+            for entry in fs::read_dir(run.join(&name)).context(name)? {
+                let entry = entry?;
+                let name = entry.file_name().to_string_lossy().into_owned();
+                files.insert(format!("{before}{name}"), fs::read(entry.path())?);
+            }
+            Ok(())
+        };
+        add("", last)?;
+        let manifest = fs::read(run.join(format!("checkpoints/step-{last}/manifest.json")))?;
+        let manifest: Value = serde_json::from_slice(&manifest)?;
+        if let Some(best) = manifest["evaluations"]["best"]["step"].as_u64() {
+            add(&format!("step-{best}/"), best)?;
         }
         ensure!(files.len() >= 4, "a checkpoint has four files: {:?}", files.keys());
         Ok(Self { metrics, files, last })

@@ -147,6 +147,11 @@ fn and_one_of_bf16() {
 }
 
 #[test]
+fn and_one_that_keeps_its_best_checkpoint_and_counts_evaluations() {
+    interrupted_runs_end_alike("--keep 1 --keep-best --patience 9");
+}
+
+#[test]
 fn another_seed_gives_other_weights() {
     let [a, b] = [1, 2].map(|seed| {
         let dir = tempfile::tempdir().unwrap();

@@ -30,7 +30,7 @@ struct Texts {
 /// Tokens, a hash of their ids, edges of what the assistant says, tokens of the prompt.
 type Case = (usize, String, Vec<usize>, usize);
 
-/// Masks that `tests/parity/record_trl_masks.py` recorded.
+/// Cases that `tests/parity/record_trl_masks.py` recorded.
 #[derive(Deserialize)]
 struct OfTrl {
     templates: BTreeMap<String, String>,
@@ -233,7 +233,7 @@ fn completions_begin_where_trl_has_them() {
     let id = |token: &str| serde_json::json!({ "id": token, "ids": bare.encode(token).unwrap(), "tokens": [token] });
     let text = serde_json::json!({ "Sequence": { "id": "A", "type_id": 0 } });
     json["post_processor"] = serde_json::json!({
-        "type": "TemplateProcessing", "single": [special("<s>"), text, special("</s>")], "pair": [text],
+        "type": "TemplateProcessing", "single": [special("<s>"), text, special("</s>")], "pair": [text, { "Sequence": { "id": "B", "type_id": 0 } }],
         "special_tokens": { "<s>": id("<s>"), "</s>": id("</s>") }
     });
     for (tokenizer, prompts) in [(bare, plain), (of(&json), around)] {
@@ -274,7 +274,7 @@ fn rows_whose_tokens_merge_are_counted_and_pairs_begin_together() {
     assert_eq!((chats.counts().rows, chats.counts().merged), (2, 1));
     let world = [(15496, false), (995, true), (50256, true)];
     assert!([0, 1].iter().all(|&row| chats.rows().get(row).eq(world)));
-    // Of the prompt's two tokens, the rejected answer leaves one.
+    // The rejected answer leaves one of the prompt's two tokens.
     let pair = r#"{"prompt": "Hello ", "chosen": " x", "rejected": "world"}"#;
     let chats = open(RowFormat::Preference, pair);
     let firsts = [0, 1].map(|row| chats.rows().get(row).position(|(_, trained)| trained));

@@ -19,7 +19,7 @@ struct Recorded {
 #[derive(Deserialize)]
 struct Case {
     files: BTreeMap<String, String>,
-    /// Of each text, the first six digits of a hash of its ids.
+    /// The first six digits of a hash of the ids, of each text.
     plain: String,
     /// With the tokens that are put around a text.
     around: String,
