@@ -107,6 +107,11 @@ impl Error {
         matches!(self.error.downcast_ref(), Some(nn::Error::Mixed { .. }))
     }
 
+    /// True if a batch lacks an input, or holds what the model doesn't take: samples of another number, or ids out of range.
+    pub fn is_of_batch(&self) -> bool {
+        matches!(self.error.downcast_ref(), Some(TrainError::Batch { .. }))
+    }
+
     /// Where a wrong setting stands.
     pub fn place(&self) -> Option<&Place> {
         self.error.downcast_ref::<SettingsError>()?.place.as_deref()
@@ -213,7 +218,7 @@ impl From<TrainError> for Error {
                 Self::failed(error, "correct what it names in the data: every device refuses it")
             }
             TrainError::Batch { .. } | TrainError::Session(SessionError::Length { .. }) => {
-                Self::failed(error, "give what it takes")
+                Self::failed(error, "give what the model's inputs take")
             }
             error => Self::failed(error, "try again, or choose another device with --device"),
         }

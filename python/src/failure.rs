@@ -7,33 +7,38 @@ use serde_json::Value;
 use tightrope::error::{Error, Kind};
 use tightrope::plain;
 
+use crate::words::in_keywords;
+
 /// The exception that says what `error` says: what is wrong, why, and what to do next.
 pub fn raised(py: Python<'_>, error: &Error) -> PyErr {
     made(py, error).unwrap_or_else(|problem| problem)
 }
 
 fn made(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
-    let mut text = error.to_string();
+    let mut text = in_keywords(&error.to_string());
     for cause in error.causes() {
         // Some errors say their cause themselves.
+        let cause = in_keywords(&cause);
         if !text.contains(&cause) {
             text += &format!(": {cause}");
         }
     }
+    let help = error.help().map(in_keywords);
     let figures = PyDict::new(py);
     let class = match error.kind() {
         Kind::DoesNotFit => {
             let figure = |key: &str| error.details().and_then(|details| details[key].as_u64());
             figures.set_item("needed", figure("smallest_bytes"))?;
             figures.set_item("budget", figure("budget_bytes"))?;
-            figures.set_item("suggestion", error.help())?;
+            figures.set_item("suggestion", &help)?;
             "DoesNotFit"
         }
         Kind::Usage => "SettingError",
         Kind::Failed if error.device().is_some() => "DeviceError",
+        Kind::Failed if error.is_of_batch() => "BatchError",
         Kind::Failed => "Error",
     };
-    if let Some(help) = error.help() {
+    if let Some(help) = help {
         text += &format!("\nhelp: {help}");
     }
     let class = py.import("tightrope.errors")?.getattr(class)?;

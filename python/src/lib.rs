@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `keywords` | keyword arguments, which are the library's settings |
 //! | `failure` | the library's errors as exceptions |
+//! | `words` | messages in words of Python |
 //! | `worker` | a thread that owns a run, so that the interpreter is free while it works |
 //! | `plan` | a plan and its views |
 //! | `planner` | the same step within other budgets |
@@ -23,6 +24,7 @@ mod plan;
 mod planner;
 mod traced;
 mod trainer;
+mod words;
 mod worker;
 
 /// The part of the package `tightrope` that is written in Rust.
@@ -32,7 +34,7 @@ mod _engine {
 
     use numpy::{IntoPyArray as _, PyArray1};
     use pyo3::prelude::*;
-    use pyo3::types::{PyCapsule, PyDict};
+    use pyo3::types::PyDict;
     use tightrope::check::{self, Checker, Program};
     use tightrope::data::ImageDataset;
     use tightrope::devices::Spec;
@@ -110,8 +112,9 @@ mod _engine {
 
     /// NumPy's columns by their names, as an Arrow stream.
     #[pyfunction]
-    fn arrow_stream<'py>(columns: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyCapsule>> {
-        crate::arrow::stream(columns)
+    fn arrow_stream<'py>(columns: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+        // Type checkers know capsules by name from Python 3.13 on.
+        crate::arrow::stream(columns).map(Bound::into_any)
     }
 
     /// What the machine has, as JSON.

@@ -28,6 +28,7 @@ use crate::columns::columns;
 use crate::failure::{object, raised, unexpected};
 use crate::keywords::said;
 use crate::traced::Traced;
+use crate::words;
 
 /// What was asked for: a step, and where it comes from.
 #[derive(Clone, Debug)]
@@ -113,7 +114,7 @@ impl Views {
         Self {
             step: step.clone(),
             layers: layers(&planned.plan, &shown),
-            text: summary.text(WIDTH),
+            text: words::in_keywords(&summary.text(WIDTH)),
             subtitle: chosen.map(|(_, text)| text).unwrap_or_default(),
             shown: ShownPlan::new(&planned.plan, &summary.report, budget, step_s, shown),
             summary: summary.json(),
@@ -304,7 +305,9 @@ impl Plan {
 
     /// What a plan could be instead: what more bytes would buy, and fewer cost.
     fn advice<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let found = py.detach(|| self.planned_again(|subject, _| Ok(Advice::new(&subject).json())));
+        let found = py.detach(|| {
+            self.planned_again(|subject, _| Ok(words::said(Advice::new(&subject).json())))
+        });
         object(py, &found.map_err(|error| raised(py, &error))?)
     }
 
@@ -312,7 +315,8 @@ impl Plan {
     fn techniques<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let found = py.detach(|| {
             let (step, device) = (self.step(), self.device()?);
-            Ok(techniques::json(&Techniques::new(&step.scope, &step.config, &*device)?))
+            let found = Techniques::new(&step.scope, &step.config, &*device)?;
+            Ok(words::said(techniques::json(&found)))
         });
         object(py, &found.map_err(|error| raised(py, &error))?)
     }

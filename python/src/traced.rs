@@ -1,21 +1,28 @@
 //! A model that was written in Python: its layers, and the ops that its `loss` and its `predict` asked for when they were
 //! traced.
 
+mod applied;
+mod formula;
+mod ops;
+
 use std::sync::Arc;
 
 use serde::Deserialize;
-use tightrope::core::expr::{constant, input};
-use tightrope::core::ops::{Channels, Concat, Map, Mask, Permute, Reshape};
-use tightrope::core::{DType, Expr, Tensor};
-use tightrope::nn::layers::{
-    self, Activation, Attention, Conv2d, Dropout, Embedding, Layer, LayerNorm, Linear, RmsNorm,
-};
+use tightrope::core::ops::{Map, Slice};
+use tightrope::core::{DType, Tensor};
+use tightrope::nn::inputs::START;
+use tightrope::nn::layers::{self, Dropout, Layer as _};
 use tightrope::nn::{Error, Input, Model, Parameter, Pass, Result};
+
+use applied::{Applied, Described};
+use ops::Does;
 
 /// What a trace says, as `tightrope/trace.py` writes it.
 #[derive(Debug, Deserialize)]
 struct Trace {
     inputs: Vec<TracedInput>,
+    /// Arrays that the functions read, which are given with each batch.
+    constants: Vec<Constant>,
     layers: Vec<Described>,
     loss: Function,
     predict: Option<Function>,
@@ -32,54 +39,16 @@ struct Function {
 }
 
 #[derive(Debug, Deserialize)]
+struct Constant {
+    name: String,
+    shape: Vec<usize>,
+}
+
+#[derive(Debug, Deserialize)]
 struct TracedInput {
     name: String,
     dtype: String,
     shape: Vec<usize>,
-}
-
-/// A layer with its place among the model's attributes.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-enum Described {
-    Linear {
-        name: String,
-        inputs: usize,
-        outputs: usize,
-        bias: bool,
-    },
-    Embedding {
-        name: String,
-        rows: usize,
-        columns: usize,
-    },
-    LayerNorm {
-        name: String,
-        channels: usize,
-    },
-    RmsNorm {
-        name: String,
-        channels: usize,
-    },
-    Attention {
-        name: String,
-        channels: usize,
-        heads: usize,
-        causal: bool,
-    },
-    Conv2d {
-        name: String,
-        channels: usize,
-        outputs: usize,
-        kernel: [usize; 2],
-        stride: [usize; 2],
-        padding: [usize; 2],
-        channels_first: bool,
-    },
-    Dropout {
-        name: String,
-        p: f64,
-    },
 }
 
 /// An op of the trace; tensors are named by the op that makes them.
@@ -90,102 +59,6 @@ struct Op {
     block: Option<usize>,
     #[serde(flatten)]
     does: Does,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(tag = "op", rename_all = "snake_case")]
-enum Does {
-    Input,
-    Layer { layer: usize, x: usize },
-    Activation { kind: Activation, x: usize },
-    Binary { kind: Binary, a: Operand, b: Operand },
-    Reshape { x: usize, shape: Vec<usize> },
-    Permute { x: usize, axes: Vec<usize> },
-    Mean { x: usize, axis: usize },
-    Concat { parts: Vec<usize>, axis: usize },
-    CrossEntropy { scores: usize, labels: usize },
-    LinearCrossEntropy { x: usize, layer: usize, targets: usize },
-    MeanSquaredError { found: usize, expected: usize },
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Binary {
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(untagged)]
-enum Operand {
-    Tensor { tensor: usize },
-    Number(f64),
-}
-
-/// A layer that can be applied.
-#[derive(Debug)]
-enum Applied {
-    /// A linear layer whose output a cross-entropy takes: it makes it in f32.
-    Head(Box<Linear>),
-    Other(Box<dyn Layer>),
-}
-
-impl Applied {
-    fn of(described: &Described, is_head: bool) -> Self {
-        match described.clone() {
-            Described::Linear { name, inputs, outputs, bias } => {
-                let linear = Linear::new(&name, inputs, outputs);
-                let linear = if bias { linear } else { linear.without_bias() };
-                match is_head {
-                    true => Self::Head(Box::new(linear.as_head())),
-                    false => Self::Other(Box::new(linear)),
-                }
-            }
-            Described::Embedding { name, rows, columns } => {
-                Self::Other(Box::new(Embedding::new(&name, rows, columns)))
-            }
-            Described::LayerNorm { name, channels } => {
-                Self::Other(Box::new(LayerNorm::new(&name, channels)))
-            }
-            Described::RmsNorm { name, channels } => {
-                Self::Other(Box::new(RmsNorm::new(&name, channels)))
-            }
-            Described::Attention { name, channels, heads, causal } => {
-                let mask = if causal { Mask::CAUSAL } else { Mask::NONE };
-                Self::Other(Box::new(Attention::new(&name, channels, heads).with_mask(mask)))
-            }
-            Described::Conv2d {
-                name,
-                channels,
-                outputs,
-                kernel,
-                stride,
-                padding,
-                channels_first,
-            } => {
-                let order = if channels_first { Channels::First } else { Channels::Last };
-                let layer = Conv2d::new(&name, order, channels, outputs, kernel);
-                Self::Other(Box::new(layer.with_stride(stride).with_padding(padding)))
-            }
-            Described::Dropout { name, p } => Self::Other(Box::new(Dropout::new(name, p))),
-        }
-    }
-
-    fn layer(&self) -> &dyn Layer {
-        match self {
-            Self::Head(linear) => &**linear,
-            Self::Other(layer) => &**layer,
-        }
-    }
-
-    fn apply(&self, pass: &mut Pass<'_>, x: Tensor) -> Result<Tensor> {
-        match self {
-            Self::Head(linear) => linear.scores(pass, x),
-            Self::Other(layer) => layer.apply(pass, x),
-        }
-    }
 }
 
 /// A model that was traced.
@@ -215,6 +88,14 @@ impl Traced {
         self.trace.predict.is_some()
     }
 
+    /// True if it reads the position of the first row.
+    fn is_rotary(&self) -> bool {
+        let functions = [&self.trace.loss].into_iter().chain(&self.trace.predict);
+        let mut ops = functions.flat_map(|function| &function.ops);
+        ops.any(|op| matches!(op.does, Does::Rope { .. }))
+            || self.trace.layers.iter().any(Described::is_rotary)
+    }
+
     /// Appends an op; what those before it made is in `made`.
     fn append(&self, pass: &mut Pass<'_>, op: &Op, made: &[Tensor]) -> Result<Tensor> {
         let Op { name, does, .. } = op;
@@ -222,30 +103,35 @@ impl Traced {
             Does::Input => pass.input(name),
             Does::Layer { layer, x } => self.layers[*layer].apply(pass, made[*x]),
             Does::Activation { kind, x } => kind.apply(pass, made[*x], name),
-            Does::Binary { kind, a, b } => {
-                let mut tensors = vec![];
-                let [a, b] = [a, b].map(|operand| operand.formula(made, &mut tensors));
-                let formula = match kind {
-                    Binary::Add => a + b,
-                    Binary::Subtract => a - b,
-                    Binary::Multiply => a * b,
-                    Binary::Divide => a / b,
-                };
-                pass.map(formula, &tensors, name)
+            Does::Map { formula, operands, figure } => {
+                ops::mapped(pass, (*formula, operands), *figure, made, name)
             }
-            Does::Reshape { x, shape } => {
-                let samples = pass.shape(made[*x])[0];
-                let shape = [&[samples], &shape[..]].concat();
-                pass.one(Reshape { shape }, &[made[*x]], name)
+            Does::Dropout { x, p } => Dropout::new(name.as_str(), *p).apply(pass, made[*x]),
+            Does::Reshape { x, extents } => ops::reshaped(pass, made[*x], extents, name),
+            Does::Permute { x, axes } => ops::permuted(pass, made[*x], axes, name),
+            Does::Expand { x, axis, extent } => {
+                ops::expanded(pass, (made[*x], *axis), *extent, made, name)
             }
-            Does::Permute { x, axes } => {
-                pass.one(Permute { axes: axes.clone() }, &[made[*x]], name)
+            Does::Slice { x, axis, start, len } => {
+                let slice = Slice { axis: *axis, start: *start, len: *len };
+                pass.one(slice, &[made[*x]], name)
             }
-            Does::Mean { x, axis } => layers::mean(pass, made[*x], *axis, name),
             Does::Concat { parts, axis } => {
                 let parts: Vec<Tensor> = parts.iter().map(|&part| made[part]).collect();
-                pass.one(Concat { axis: *axis }, &parts, name)
+                ops::concat(pass, &parts, *axis, name)
             }
+            Does::Reduce { x, axes, mean } => ops::reduced(pass, made[*x], axes, *mean, name),
+            Does::Extreme { x, axis, largest } => {
+                ops::extreme(pass, (made[*x], *axis), *largest, name)
+            }
+            Does::Softmax { x } => ops::softmax(pass, made[*x], name),
+            Does::Matmul { a, b, stacked } => {
+                ops::matmul(pass, [made[*a], made[*b]], *stacked, name)
+            }
+            Does::Rope { x, head_dim, theta } => {
+                ops::rotated(pass, made[*x], (*head_dim, *theta), name)
+            }
+            Does::Attention(attention) => attention.append(pass, made, name),
             Does::CrossEntropy { scores, labels } => {
                 layers::cross_entropy(pass, made[*scores], made[*labels])
             }
@@ -284,6 +170,11 @@ impl Function {
             return Err("what a function returns isn't an op of its trace".to_owned());
         }
         for (index, op) in self.ops.iter().enumerate() {
+            if let Does::Map { formula, operands, .. } = &op.does
+                && operands.len() != formula.arity()
+            {
+                return Err(format!("`{}` takes {} operands", op.name, formula.arity()));
+            }
             let fine = op.does.reads().into_iter().all(|read| read < index)
                 && op.does.layer().is_none_or(|layer| layer < layers);
             if !fine {
@@ -302,55 +193,11 @@ impl Function {
     }
 }
 
-impl Does {
-    /// The ops whose tensors it reads.
-    fn reads(&self) -> Vec<usize> {
-        match self {
-            Self::Input => vec![],
-            Self::Layer { x, .. }
-            | Self::Activation { x, .. }
-            | Self::Reshape { x, .. }
-            | Self::Permute { x, .. }
-            | Self::Mean { x, .. } => vec![*x],
-            Self::Binary { a, b, .. } => [a, b].into_iter().filter_map(|it| it.tensor()).collect(),
-            Self::Concat { parts, .. } => parts.clone(),
-            Self::CrossEntropy { scores, labels } => vec![*scores, *labels],
-            Self::LinearCrossEntropy { x, targets, .. } => vec![*x, *targets],
-            Self::MeanSquaredError { found, expected } => vec![*found, *expected],
-        }
-    }
-
-    /// The layer that it applies, or whose weight it reads.
-    fn layer(&self) -> Option<usize> {
-        match self {
-            Self::Layer { layer, .. } | Self::LinearCrossEntropy { layer, .. } => Some(*layer),
-            _ => None,
-        }
-    }
-}
-
-impl Operand {
-    fn tensor(&self) -> Option<usize> {
-        match self {
-            Self::Tensor { tensor } => Some(*tensor),
-            Self::Number(_) => None,
-        }
-    }
-
-    /// It in a formula over `tensors`, to which it's added where it is one.
-    fn formula(&self, made: &[Tensor], tensors: &mut Vec<Tensor>) -> Expr {
-        match self {
-            Self::Number(number) => constant(*number),
-            Self::Tensor { tensor } => {
-                let tensor = made[*tensor];
-                let place = tensors.iter().position(|known| *known == tensor);
-                let place = place.unwrap_or_else(|| {
-                    tensors.push(tensor);
-                    tensors.len() - 1
-                });
-                input(place)
-            }
-        }
+/// A tensor in f32.
+fn single(pass: &mut Pass<'_>, x: Tensor, name: &str) -> Result<Tensor> {
+    match pass.ty(x).dtype {
+        DType::F32 => Ok(x),
+        _ => pass.one(Map::cast(DType::F32), &[x], name),
     }
 }
 
@@ -368,20 +215,22 @@ impl Model for Traced {
             let dtype = if dtype == "i32" { DType::I32 } else { DType::F32 };
             Input::new(name, dtype, shape)
         };
-        self.trace.inputs.iter().map(input).collect()
+        let constant = |it: &Constant| Input::shared(&it.name, DType::F32, &it.shape);
+        let inputs = self.trace.inputs.iter().map(input);
+        let constants = self.trace.constants.iter().map(constant);
+        let start = self.is_rotary().then(|| Input::range(START, 0..1));
+        inputs.chain(constants).chain(start).collect()
     }
 
     fn loss(&self, pass: &mut Pass<'_>) -> Result<Tensor> {
-        self.appended(pass, &self.trace.loss)
+        let loss = self.appended(pass, &self.trace.loss)?;
+        single(pass, loss, "loss.single")
     }
 
     fn logits(&self, pass: &mut Pass<'_>) -> Result<Option<Tensor>> {
         let Some(predict) = &self.trace.predict else { return Ok(None) };
         let output = self.appended(pass, predict)?;
-        if pass.ty(output).dtype == DType::F32 {
-            return Ok(Some(output));
-        }
-        pass.one(Map::cast(DType::F32), &[output], "output").map(Some)
+        single(pass, output, "output").map(Some)
     }
 
     fn tokens(&self) -> usize {

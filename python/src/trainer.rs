@@ -24,6 +24,7 @@ use crate::failure::object;
 use crate::fed::{Fed, Slot};
 use crate::plan::{Asked, Plan, Views};
 use crate::traced::Traced;
+use crate::words::in_keywords;
 use crate::worker::{Stop, Worker};
 
 /// A run on its thread.
@@ -121,8 +122,13 @@ fn stepped(step: &Stepped) -> Value {
         "metrics": step.metrics,
         "heldout": step.evaluation.as_ref().map(evaluated),
         "sample": step.sample,
-        "notes": step.notes,
+        "notes": in_words(&step.notes),
     })
+}
+
+/// Notes that name settings as Python does.
+fn in_words(notes: &[String]) -> Vec<String> {
+    notes.iter().map(|note| in_keywords(note)).collect()
 }
 
 fn evaluated(evaluation: &Evaluation) -> Value {
@@ -212,7 +218,7 @@ impl Trainer {
 
     /// Notes from before the first step: rows that were cut, padding, and a run that takes more than a day.
     fn notes(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        self.worker.ask(py, |training| Ok(training.notes.clone()))
+        self.worker.ask(py, |training| Ok(in_words(&training.notes)))
     }
 
     /// Loss and metrics on held-out data, or None where nothing is held out.

@@ -26,9 +26,9 @@ def test_a_gpu_that_is_not_here_is_planned_for():
 
 
 def test_a_setting_that_a_plan_does_not_read_is_refused():
-    with pytest.raises(tr.SettingError, match="`plan` doesn't read `run.out`"):
+    with pytest.raises(tr.SettingError, match="`plan` doesn't read `out=`"):
         tr.plan(preset="tiny", out="runs/a")
-    with pytest.raises(tr.SettingError, match="`plan` doesn't read `memory.weight_bits`"):
+    with pytest.raises(tr.SettingError, match="`plan` doesn't read `weight_bits=`"):
         tr.plan(preset="tiny", settings={"memory.weight_bits": 4})
 
 

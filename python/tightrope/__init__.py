@@ -17,14 +17,36 @@ from typing import Any
 
 from . import _engine, data, nn
 from .comparison import Comparison, compare
-from .errors import DeviceError, DoesNotFit, Error, SettingError
+from .errors import BatchError, DeviceError, DoesNotFit, Error, SettingError
+from .functions import (
+    abs,
+    concat,
+    exp,
+    log,
+    log_softmax,
+    matmul,
+    max,
+    maximum,
+    mean,
+    min,
+    minimum,
+    pow,
+    sigmoid,
+    softmax,
+    sqrt,
+    sum,
+    tanh,
+    where,
+)
 from .nn import Model
 from .plans import Plan, plan
+from .trace import Tensor
 from .training import Evaluation, Step, Trainer, train
 
 __version__: str = _engine.VERSION
 
 __all__ = [
+    "BatchError",
     "Comparison",
     "DeviceError",
     "DoesNotFit",
@@ -34,15 +56,34 @@ __all__ = [
     "Plan",
     "SettingError",
     "Step",
+    "Tensor",
     "Trainer",
+    "abs",
     "compare",
+    "concat",
     "data",
     "doctor",
+    "exp",
+    "log",
+    "log_softmax",
+    "matmul",
+    "max",
+    "maximum",
+    "mean",
+    "min",
+    "minimum",
     "nn",
     "plan",
+    "pow",
     "settings",
+    "sigmoid",
+    "softmax",
+    "sqrt",
+    "sum",
+    "tanh",
     "train",
     "verify",
+    "where",
 ]
 
 
@@ -53,7 +94,8 @@ def settings() -> dict[str, str]:
 
 def doctor() -> dict[str, Any]:
     """Devices, limits, libraries and memory, and the largest preset that fits each."""
-    return json.loads(_engine.doctor())
+    found: dict[str, Any] = json.loads(_engine.doctor())
+    return found
 
 
 def verify(folder: str | Path, **keywords: Any) -> dict[str, Any]:
@@ -62,4 +104,5 @@ def verify(folder: str | Path, **keywords: Any) -> dict[str, Any]:
     Raises:
         Error: a figure is beyond its tolerance.
     """
-    return json.loads(_engine.verify(Path(folder), keywords))
+    report: dict[str, Any] = json.loads(_engine.verify(Path(folder), keywords))
+    return report

@@ -5,7 +5,6 @@ The part of the package `tightrope` that is written in Rust.
 from _typeshed import Incomplete, SupportsGetItem
 from os import PathLike
 from pathlib import Path
-from types import CapsuleType
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
 __all__ = ["VERSION", "Plan", "Planner", "Trainer", "arrow_stream", "digits", "doctor", "run_checks", "settings", "verify"]
@@ -179,7 +178,7 @@ class Trainer:
         Names and shapes of the weights, as checkpoints hold them.
         """
 
-def arrow_stream(columns: dict) -> CapsuleType:
+def arrow_stream(columns: dict) -> Any:
     """
     NumPy's columns by their names, as an Arrow stream.
     """

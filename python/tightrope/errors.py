@@ -29,6 +29,10 @@ class DoesNotFit(MemoryError):
         self.suggestion = suggestion
 
 
+class BatchError(Error, ValueError):
+    """A batch isn't what the model takes: samples of another number, or labels out of range. The message has their place."""
+
+
 class SettingError(ValueError):
     """A setting is wrong; the message names the nearest one, or what the value must be."""
 

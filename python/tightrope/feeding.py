@@ -7,33 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import array
 from .plans import Inputs
 
 #: Dtypes of inputs, as NumPy calls them.
 DTYPES = {"f32": np.float32, "i32": np.int32}
-
-
-def array(name: str, value: Any) -> np.ndarray:
-    """NumPy's view of an array of any library that has one.
-
-    Raises:
-        TypeError: what isn't an array of numbers, or hides some of them.
-    """
-    try:
-        if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
-            found = np.from_dlpack(value)
-        else:
-            found = value if isinstance(value, np.ndarray) else np.asarray(value)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise TypeError(f"`{name}` can't be read as an array: {error}") from error
-    if isinstance(found, np.ma.MaskedArray):
-        if np.ma.is_masked(found):
-            raise TypeError(f"`{name}` is a masked array: fill what it hides, or leave it out by its label")
-        found = np.ma.getdata(found)
-    numbers = found.dtype.kind in "biuf" or found.dtype.names is None and np.can_cast(found.dtype, np.float32)
-    if not numbers:
-        raise TypeError(f"`{name}` holds {found.dtype}, and the model reads real numbers")
-    return found
 
 
 def samples(values: Mapping[str, Any], inputs: Inputs) -> tuple[dict[str, np.ndarray], int]:

@@ -27,7 +27,7 @@ class Live:
 
     def __init__(self, trainer: Trainer) -> None:
         from IPython import get_ipython
-        from IPython.display import display
+        from IPython import display as displays
 
         plan = trainer.plan
         self._trainer = trainer
@@ -40,6 +40,7 @@ class Live:
         self._shown = time.monotonic()
         self._awaits_end = False
         data, metadata = self._bundle()
+        display: Any = displays.display
         self._handle = display(data, metadata=metadata, raw=True, display_id=True)
 
     def __call__(self, step: Step) -> None:
@@ -123,10 +124,10 @@ def svg(losses: Points, heldout: Points, figures: dict[str, Any]) -> str:
         first, last, low, high = min(steps), max(steps), min(values), max(values)
 
         def x(step: int) -> float:
-            return LEFT + (WIDTH - LEFT - 10) * (step - first) / max(last - first, 1)
+            return float(LEFT + (WIDTH - LEFT - 10) * (step - first) / max(last - first, 1))
 
         def y(loss: float) -> float:
-            return TOP + (HEIGHT - TOP - BOTTOM) * (high - loss) / ((high - low) or 1)
+            return float(TOP + (HEIGHT - TOP - BOTTOM) * (high - loss) / ((high - low) or 1))
 
         for value in {low, high}:
             parts.append(f'<text x="{LEFT - 6}" y="{y(value) + 4:.0f}" text-anchor="end">{value:.3f}</text>')

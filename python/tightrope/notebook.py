@@ -36,6 +36,7 @@ def bundle(widget: Callable[[], AnyWidget], svg: str, text: str) -> Bundle:
             if missing.name not in ("anywidget", "traitlets"):
                 raise
         else:
-            view, metadata = made._repr_mimebundle_()
-            data = {**view, **data}
+            if (bundled := made._repr_mimebundle_()) is not None:
+                view, metadata = bundled
+                data = {**view, **data}
     return data, metadata

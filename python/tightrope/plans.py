@@ -10,7 +10,7 @@ import numpy as np
 from . import _engine
 from .nn import Model
 from .notebook import Bundle, bundle
-from .traced import traced
+from .traced import Traced, traced
 
 if TYPE_CHECKING:
     from .widget import PlanWidget
@@ -24,8 +24,8 @@ def merged(keywords: dict[str, Any], settings: Mapping[str, Any] | None) -> dict
     return {**keywords, **(settings or {})}
 
 
-def trace_of(model: Model | None, inputs: Inputs | None) -> str | None:
-    """The trace of an own model, in JSON."""
+def trace_of(model: Model | None, inputs: Inputs | None) -> Traced | None:
+    """The trace of an own model."""
     if model is None:
         if inputs is not None:
             raise TypeError("inputs= describes what a model reads, and no model was given")
@@ -78,12 +78,14 @@ class Plan:
     @property
     def by_class(self) -> dict[str, int]:
         """Bytes at the peak by class of tensor, and of gaps: alignment and holes. They add up to `peak_bytes`."""
-        return self._inner.by_class
+        by_class: dict[str, int] = self._inner.by_class
+        return by_class
 
     @property
     def choices(self) -> dict[str, Any]:
         """What the planner chose."""
-        return self._inner.choices
+        choices: dict[str, Any] = self._inner.choices
+        return choices
 
     def tensors(self) -> Columns:
         """Every tensor of the step, as columns: name, class, phase, offset, bytes, first, last.
@@ -97,9 +99,10 @@ class Plan:
         """Every op of the step, as columns: op, name, phase, predicted seconds, flops, and bytes that it moves."""
         return Columns(self._inner.ops_columns())
 
-    def live_bytes(self) -> np.ndarray:
+    def live_bytes(self) -> np.ndarray[Any, Any]:
         """Bytes that are alive at each op of the step."""
-        return self._inner.live_bytes()
+        live: np.ndarray[Any, Any] = self._inner.live_bytes()
+        return live
 
     def frontier(self) -> list[tuple[int, float]]:
         """``(bytes, predicted seconds)`` of plans from the fastest to the smallest."""
@@ -107,15 +110,18 @@ class Plan:
 
     def advice(self) -> dict[str, Any]:
         """What the plan could be instead: what more bytes would buy, and fewer cost."""
-        return self._inner.advice()
+        advice: dict[str, Any] = self._inner.advice()
+        return advice
 
     def techniques(self) -> dict[str, Any]:
         """What each memory technique saves and costs, alone and together, against a plan that has none of them."""
-        return self._inner.techniques()
+        techniques: dict[str, Any] = self._inner.techniques()
+        return techniques
 
     def to_dict(self) -> dict[str, Any]:
         """Every figure of the plan, as ``tightrope plan --json`` prints them."""
-        return self._inner.to_dict()
+        figures: dict[str, Any] = self._inner.to_dict()
+        return figures
 
     def to_svg(self, title: str = "", beside: Mapping[str, Plan] | None = None) -> str:
         """The plan as a map, beside others on the same scale: ops from left to right, offsets from the bottom up."""
@@ -178,4 +184,5 @@ def plan(
         DoesNotFit: no plan is as small as ``memory``; its ``suggestion`` is the cheapest change that would fit.
         SettingError: a keyword or value that isn't one.
     """
-    return Plan(_engine.Plan(merged(keywords, settings), trace_of(model, inputs), list(watch), gpu))
+    trace = trace_of(model, inputs)
+    return Plan(_engine.Plan(merged(keywords, settings), trace.text if trace else None, list(watch), gpu))

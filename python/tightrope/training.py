@@ -12,14 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from . import _engine
-from .errors import Error
+from . import _engine, checks
+from .errors import BatchError, Error
 from .feeding import DTYPES, parts, samples
 from .nn import Model
 from .plans import Inputs, Plan, merged, trace_of
 from .progress import Progress
 from .watched import Hooks, Kept, Watch
 
+
+#: Settings by their keywords.
+KEYWORDS = frozenset(keyword for _, keyword, _ in _engine.settings() if keyword)
 
 #: Files of a checkpoint that only a run that goes on needs.
 _OF_A_RUN = ("manifest.json", "optimizer.safetensors")
@@ -73,7 +76,8 @@ class Weights(Mapping[str, np.ndarray]):
         self._shapes = dict(inner.weight_shapes())
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._inner.weight(name)
+        values: np.ndarray[Any, Any] = self._inner.weight(name)
+        return values
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._shapes)
@@ -123,7 +127,10 @@ class Trainer:
         self._inputs = dict(inputs or {})
         self._watch = watch
         self._live: Callable[[Step], None] | None = None
-        self._inner = _engine.Trainer(keywords, trace_of(model, inputs), resume, watch=watch.names)
+        trace = trace_of(model, inputs)
+        self._constants = trace.constants if trace else {}
+        self._inner = _engine.Trainer(keywords, trace.text if trace else None, resume, watch=watch.names)
+        self._size = int(self._inner.facts()["batch"])
 
     @classmethod
     def resume(
@@ -145,11 +152,22 @@ class Trainer:
         trainer._start(model, inputs, Watch(watch, on), merged(keywords, settings), Path(path))
         return trainer
 
+    def __setattr__(self, name: str, value: object) -> None:
+        if isinstance(getattr(Trainer, name, None), property):
+            raise AttributeError(f"a trainer's `{name}` is read, and can't be set")
+        if not name.startswith("_") and (type(self) is Trainer or name in KEYWORDS):
+            raise AttributeError(
+                f"a trainer keeps what it was made with, so that setting `{name}` would do nothing: give {name}= to "
+                f"Trainer(…), or save() it and go on with Trainer.resume(path, {name}=…)"
+            )
+        super().__setattr__(name, value)
+
     def _batch(self, values: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], int]:
         """The inputs flat, in the dtypes of the model, and how many samples they are."""
         if not self._inputs:
             raise TypeError("this trainer reads its own data: call step() without a batch")
-        return samples(values, self._inputs)
+        arrays, count = samples(values, self._inputs)
+        return {**arrays, **self._constants}, count
 
     @property
     def notes(self) -> list[str]:
@@ -161,15 +179,21 @@ class Trainer:
 
         Raises:
             Error: all steps are done, or the loss isn't finite.
+            BatchError: samples of another number than the batch, or labels out of range: a ValueError, too.
             TypeError: an input is missing, or isn't an array of numbers.
             ValueError: an array of another shape, or a value that its input can't hold: with its place.
         """
-        step = self._next(self._batch(batch)[0] if batch or self._inputs else None)
+        arrays = None
+        if batch or self._inputs:
+            arrays, count = self._batch(batch)
+            if count != self._size:
+                raise BatchError(f"the inputs have {count} samples, and a step takes batch={self._size}")
+        step = self._next(arrays)
         if step is None:
             raise Error("all steps are done: give more of them with steps=")
         return step
 
-    def _next(self, batch: Mapping[str, np.ndarray] | None = None) -> Step | None:
+    def _next(self, batch: dict[str, np.ndarray] | None = None) -> Step | None:
         figures = self._inner.step(batch)
         if figures is None:
             return None
@@ -205,12 +229,17 @@ class Trainer:
                 raise TypeError("this trainer has its own held-out data: call evaluate() without a batch")
             found = self._inner.evaluate()
             return Evaluation(**found) if found else None
+        if not batch:
+            raise ValueError(f"evaluate() takes samples of a model of one's own, at least one: {self._asked()}")
         arrays, count = self._batch(batch)
         if count == 0:
-            raise ValueError("there are no samples to evaluate")
+            raise ValueError("there are no samples to evaluate: give at least one")
         found = self._inner.evaluate_batch(arrays, count)
         metrics = {name: _number(value) for name, value in found["metrics"].items()}
         return Evaluation(_number(found["loss"]), count, metrics)
+
+    def _asked(self) -> str:
+        return "evaluate(" + ", ".join(f"{name}=…" for name in self._inputs) + ")"
 
     def predict(self, **batch: Any) -> np.ndarray:
         """What the model's ``predict`` gives of these samples, float32: of any number of them, a micro-batch at a time."""
@@ -225,7 +254,7 @@ class Trainer:
         size = self.micro_batch
         unread = {name: it for name, it in self._inputs.items() if name not in arrays}
         zeros = {name: np.zeros(size * math.prod(shape), DTYPES[dtype]) for name, (dtype, shape) in unread.items()}
-        found = [self._inner.predict({**part, **zeros})[:real] for part, real in parts(arrays, count, size)]
+        found = [self._inner.predict({**part, **zeros, **self._constants})[:real] for part, real in parts(arrays, count, size)]
         if not found:
             raise ValueError("there are no samples to predict of")
         return np.concatenate(found)
@@ -240,12 +269,31 @@ class Trainer:
         top_p: float = 1.0,
         seed: int = 0,
     ) -> str:
-        """Text that follows ``prompt``. At temperature 0 the likeliest token follows each time."""
-        return self._inner.generate(prompt, max_tokens, (temperature, top_k, top_p, seed))
+        """Text that follows ``prompt``. At temperature 0 the likeliest token follows each time.
+
+        Args:
+            prompt: the text to go on from, of a character or more.
+            max_tokens: tokens that follow it at most.
+            temperature: what scores are divided by, at least 0.
+            top_k: how many of the likeliest tokens are drawn from; 0 for all.
+            top_p: the likeliest tokens are drawn from whose probabilities make up this share, above 0 and at most 1.
+            seed: what draws depend on, at least 0.
+        """
+        if not isinstance(prompt, str):
+            raise TypeError(f"prompt={prompt!r}: it must be a text")
+        if not prompt:
+            raise ValueError('prompt="": it must have a character or more to go on from')
+        max_tokens = checks.whole("max_tokens", max_tokens, 0)
+        drawn = checks.at_least_0("temperature", temperature), checks.whole("top_k", top_k, 0)
+        return self._inner.generate(
+            prompt, max_tokens, (*drawn, checks.above_0("top_p", top_p, 1), checks.whole("seed", seed, 0))
+        )
 
     def save(self, path: str | Path) -> Path:
         """Writes a checkpoint ``checkpoints/step-N`` under ``path``, whole or not at all. Gives its path."""
-        return Path(self._inner.save(Path(path)))
+        saved = self._inner.save(Path(path))
+        assert saved is not None, "a path was given"
+        return saved
 
     def export(self, path: str | Path) -> Path:
         """Writes the model as Hugging Face's libraries read it: its weights and, of one that they know, ``config.json``.
@@ -289,22 +337,22 @@ class Trainer:
     @property
     def measured_peak_bytes(self) -> int:
         """Bytes that the device holds for the plan, by the account of whoever gave them."""
-        return self._inner.facts()["measured_peak_bytes"]
+        return int(self._inner.facts()["measured_peak_bytes"])
 
     @property
     def steps_done(self) -> int:
         """Steps done, those before a resume included."""
-        return self._inner.facts()["steps_done"]
+        return int(self._inner.facts()["steps_done"])
 
     @property
     def micro_batch(self) -> int:
         """Samples of a pass."""
-        return self._inner.facts()["micro_batch"]
+        return int(self._inner.facts()["micro_batch"])
 
     @property
     def device(self) -> str:
         """Name of the device."""
-        return self._inner.facts()["device"]
+        return str(self._inner.facts()["device"])
 
 
 def train(

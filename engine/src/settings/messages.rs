@@ -198,7 +198,7 @@ error: `train.steps` must be at most 1000000000, not 1000000000000
   |
 2 | steps = 1e12
   |         ^^^^
-help: train.steps: Optimizer steps [default: the preset's]
+help: train.steps: Optimizer steps [default: 1850, or what epochs come to]
 "#,
     );
 }
