@@ -4,7 +4,8 @@ use serde::Deserialize;
 use tightrope::core::expr::{Unary, constant, input};
 use tightrope::core::{Expr, Tensor};
 
-use super::ops::Index;
+/// A tensor that another op of the trace makes, by the index of that op.
+pub type Index = usize;
 
 /// A function of one element or several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

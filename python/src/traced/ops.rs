@@ -10,10 +10,7 @@ use tightrope::nn::inputs::START;
 use tightrope::nn::layers::Activation;
 use tightrope::nn::{Pass, Result};
 
-use super::formula::{Formula, Operand};
-
-/// A tensor that another op of the trace makes, by the index of that op.
-pub type Index = usize;
+use super::formula::{Formula, Index, Operand};
 
 /// An op of a function of the model.
 #[derive(Debug, Deserialize)]
