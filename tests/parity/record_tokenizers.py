@@ -3,7 +3,8 @@
     pip install transformers==5.24.0 tokenizers==0.23.3
     python3 tests/parity/record_tokenizers.py tests/parity/tokenizers
 
-`--seed 7` draws others. Each tokenizer is trained here, small, and has special and added tokens in some of the places that name
+Keys that versions 4 and 5 of transformers take otherwise aren't among them: `add_bos_token` beside a `tokenizer.json`, and
+`additional_special_tokens` of a `special_tokens_map.json`. `--seed 7` draws others. Each tokenizer is trained here, small, and has special and added tokens in some of the places that name
 them: `tokenizer.json`, `added_tokens_decoder` and named tokens of `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json`.
 A case has the files of a tokenizer, and of each text a hash of its ids without and of those with the tokens around a text.
 """
@@ -90,11 +91,10 @@ def llama2():
     value = json.loads(inner.to_str())
     value["added_tokens"] = [token for token in value["added_tokens"] if token["content"] not in bytes_]
     inner = Tokenizer.from_str(json.dumps(value))
+    inner.post_processor = processors.TemplateProcessing("<s> $A", "<s> $A <s>:1 $B:1", [("<s>", inner.token_to_id("<s>"))])
     size = inner.get_vocab_size()
     return inner, {
-        "tokenizer_config.json": {"add_bos_token": True, "add_eos_token": False},
-        "special_tokens_map.json": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>",
-                                    "additional_special_tokens": ["<|end|>", "<right>"]},
+        "special_tokens_map.json": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"},
         "added_tokens.json": {"<|end|>": size, "<right>": size + 1, "Word": size + 2},
     }  # fmt: skip
 
@@ -163,7 +163,7 @@ def qwen():
     inner.pre_tokenizer = P.Sequence([P.Split(Regex(r"\p{N}|[^\r\n\p{L}\p{N}]?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+"), "isolated"),
                                       P.ByteLevel(add_prefix_space=False, use_regex=False)])  # fmt: skip
     trained(inner, trainer)
-    named = {"bos_token": "<s>", "eos_token": "<|end|>", "pad_token": "<extra>", "add_bos_token": True, "add_eos_token": True}
+    named = {"bos_token": "<s>", "eos_token": "<|end|>", "pad_token": "<extra>"}
     return inner, {"tokenizer_config.json": named, "added_tokens.json": {"Word": inner.get_vocab_size() + 2}}
 
 
@@ -174,7 +174,7 @@ KINDS = {"gpt2": gpt2, "llama3": llama3, "llama2": llama2, "t5": t5, "bert": lam
 def record(make, texts):
     inner, beside = make()
     with tempfile.TemporaryDirectory() as folder:
-        files = {"tokenizer.json": json.loads(inner.to_str()), **beside}
+        files = {"tokenizer.json": json.loads(inner.to_str()), "tokenizer_config.json": {}, **beside}
         for name, value in files.items():
             value = {"tokenizer_class": "PreTrainedTokenizerFast", **value} if name == "tokenizer_config.json" else value
             (Path(folder) / name).write_text(json.dumps(value, ensure_ascii=False))
