@@ -179,7 +179,10 @@ def test_ctrl_c_keeps_what_train_had_done(text, tmp_path):
 
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
-SRUN = {"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_LOCALID": "2", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": "7"}
+SRUN = {
+    **{"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "2"},
+    **{"SLURM_NODEID": "0", "SLURM_LOCALID": "2", "SLURM_STEP_TASKS_PER_NODE": "4"},
+}
 
 
 @pytest.mark.parametrize(("launched", "place"), [(TORCHRUN, "rank 1 of 2"), (SRUN, "rank 2 of 4")])
