@@ -273,7 +273,7 @@ mod tests {
             "run.device=cpu".to_owned(),
             format!("data.files=[{rows:?}]"),
             format!("data.tokenizer={vocab}"),
-            "train.steps=60".to_owned(),
+            "train.steps=1850".to_owned(),
         ] {
             said.read_argument(&word).unwrap();
         }
