@@ -33,7 +33,7 @@ fn data() {
         ("torn.bin", "torn.bin isn't a usable file of token ids"),
         ("empty", "empty: it has no .txt"),
         ("other.jsonl", "has `content`; each document must be an object with its text in \"text\""),
-        ("table.arrow", "table.arrow is an Arrow file, which isn't read"),
+        ("table.arrow", "table.arrow can't be read as Arrow: it ends within a message"),
         ("*.none", "no file matches it"),
     ] {
         let (code, message) = refused(dir.path(), &format!("train --out a --data {file} {TINY}"));
