@@ -171,7 +171,7 @@ fn write(
                     said
                 })?;
                 let stored = parts_of(&list[index], &values).swap_remove(place).values;
-                // Infinities and NaN are copied as they are.
+                // Infinities and NaN of the source are exported unchanged.
                 let overflows = |value: &f32| value.is_finite() && !holds(dtype, *value);
                 if let Some(element) = stored.iter().position(overflows) {
                     let (name, value) = (part.name.clone(), stored[element]);

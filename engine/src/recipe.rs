@@ -192,7 +192,7 @@ impl Recipe {
                 Err(error) => error,
                 recipe => return recipe,
             };
-            // Whoever trains in it removes checkpoints while they're read here.
+            // A process that trains in the directory removes checkpoints during this read.
             directory::refuse_taken(&dir)?;
             if checkpoint::list(&dir).ok() == listed {
                 return Err(error);

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `keywords` | keyword arguments, which are the library's settings |
 //! | `failure` | the library's errors as exceptions |
-//! | `words` | messages in words of Python |
+//! | `words` | error messages with Python's keyword arguments |
 //! | `worker` | a thread that owns a run, so that the interpreter is free while it works |
 //! | `plan` | a plan and its views |
 //! | `planner` | the same step within other budgets |

@@ -1,10 +1,10 @@
-//! Messages of the library in words of Python: settings are keyword arguments, which messages name as flags of the command.
+//! Error messages with Python's keyword arguments in place of the command's flags.
 
 use serde_json::{Map, Value};
 use tightrope::settings::{LIST, Setting, Settings};
 
 /// `text` with `--memory 4GiB` as `memory="4GiB"`, `--set table.key=value` as `settings={"table.key": value}`, `--data` as `data=`, and
-/// the key of a setting that has a keyword as that. Flags that are no settings stay as they are.
+/// the key of a setting that has a keyword as that. Other flags are unchanged.
 pub fn in_keywords(text: &str) -> String {
     const LISTS: &str = "`tightrope train --help` lists what each setting takes";
     let text = by_keyword(text).replace(LISTS, "`tightrope.settings()` lists them all");

@@ -76,7 +76,7 @@ class Layer:
     parts: Any = None
     #: Dtype of the input.
     reads = "f32"
-    #: Inputs that are taken, in words.
+    #: Description of the accepted inputs, for error messages.
     takes = "a tensor"
 
     def describe(self) -> dict[str, Any]:

@@ -181,7 +181,7 @@ fn samples_answer_questions_that_are_held_out() {
     let asked =
         "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n";
     assert!(sample.starts_with(asked) && !sample.contains("\nr<"), "{sample}");
-    // No turn is told from another by what is trained on.
+    // All tokens are trained on, so the loss mask marks no turn.
     let words =
         format!("{words} --train-on all --data same.jsonl --validation turns.jsonl --out c");
     ok(dir.path(), &words);

@@ -156,7 +156,7 @@ impl Planned {
     /// before `Started::begin`.
     ///
     /// # Errors
-    /// Weights that don't fit, those of the device, and a process that was launched as one of several and would train by itself.
+    /// Weights that don't fit, a failure of the device, and a process of a multi-process launch that isn't connected to the others.
     #[cfg(not(target_family = "wasm"))]
     pub fn start<'a>(
         mut self,

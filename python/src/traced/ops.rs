@@ -177,7 +177,7 @@ pub fn mapped(
     let terms = operands.iter().map(|operand| operand.term(made, &mut tensors)).collect();
     let formula = formula.of(terms);
     let dtype = if figure { DType::F32 } else { pass.dtype() };
-    // What is multiplied by 0, or to the power 0, isn't read.
+    // The formula drops operands that are multiplied by 0 or raised to the power 0.
     let shape = (formula.arity() < tensors.len()).then(|| {
         let shapes = tensors.iter().map(|&tensor| pass.shape(tensor));
         shapes.max_by_key(|shape| (shape.iter().product::<usize>(), shape.len())).map(<[_]>::to_vec)
