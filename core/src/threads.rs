@@ -1,25 +1,24 @@
-//! Work on several threads, which is done where the system starts fewer of them too.
+//! Parallel map over threads that also completes when the system refuses to start one.
 
 use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Builder, ScopedJoinHandle};
 
-/// What `work` makes of each item, in their order. Each has a thread of its own but for the last one and those that the system starts
-/// no thread for, which the caller's thread works on.
+/// Applies `work` to each item in parallel and returns the results in order: one thread an item. The caller's thread takes the last
+/// item, and each item whose thread the system refuses to start.
 ///
 /// # Panics
-/// Where `work` does, once all threads have ended.
+/// If `work` panics, after all threads have ended.
 pub fn side_by_side<T: Send, R: Send>(
     items: impl IntoIterator<Item = T>,
     work: impl Fn(T) -> R + Sync,
 ) -> Vec<R> {
     let items: Vec<Mutex<Option<T>>> =
         items.into_iter().map(|item| Mutex::new(Some(item))).collect();
-    let run = |item: &Mutex<Option<T>>| {
+    let run = &|item: &Mutex<Option<T>>| {
         let item = item.lock().unwrap_or_else(PoisonError::into_inner).take();
         item.map(&work)
     };
-    let run = &run;
     thread::scope(|scope| {
         let last = items.len().saturating_sub(1);
         let mut made = vec![];

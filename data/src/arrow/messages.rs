@@ -29,7 +29,7 @@ impl Owned {
     /// Refuses numbers in the other order of bytes, and counts what compressed buffers become.
     ///
     /// # Errors
-    /// A message in words.
+    /// The reason why the message is refused.
     pub fn check(&self, unpacked: &mut Made) -> Result<(), Problem> {
         let message = self.message()?;
         let batch = match message.header_type() {

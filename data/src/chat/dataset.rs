@@ -267,7 +267,7 @@ struct Encoded {
     templated: bool,
     /// True if tokens of a prompt merge with those behind it.
     merged: bool,
-    /// Tokens before the assistant's first turn, where all are trained on and that is told.
+    /// Length of the prompt before the assistant's first turn with `--train-on all`; 0 if unknown.
     question: usize,
 }
 
