@@ -151,7 +151,7 @@ impl Numbers {
     /// Refuses the first of `values` that nothing can go on from; they begin at element `first` of the tensor.
     fn check(self, name: &str, first: usize, values: &[f32]) -> Result<(), CheckpointError> {
         let fits = |value: &f32| match self {
-            Self::Weights(dtype) => holds(dtype, *value),
+            Self::Weights(dtype) => fits_dtype(dtype, *value),
             // A moment that overflows holds its weight where it is; one that's no number makes it none.
             Self::States => !value.is_nan(),
         };
@@ -292,7 +292,7 @@ fn tensors<'a>(
 }
 
 /// Returns `true` if a number is finite after it was rounded to a dtype.
-pub(crate) fn holds(dtype: DType, value: f32) -> bool {
+pub(crate) fn fits_dtype(dtype: DType, value: f32) -> bool {
     // The least number that is rounded to infinity.
     let end = match dtype {
         DType::F16 => 65_520.0,

@@ -12,7 +12,7 @@ use tightrope_core::{DType, Type};
 use tightrope_data::{Tensor, Tokenizer, safetensors};
 use tightrope_nn::{Architecture, Import, Lora, Parameter, export as parts_of};
 
-use crate::checkpoint::{holds, write_values};
+use crate::checkpoint::{fits_dtype, write_values};
 use crate::error::{Error, Help as _, Result};
 use crate::run::directory;
 use crate::settings::Settings;
@@ -172,7 +172,7 @@ fn write(
                 })?;
                 let stored = parts_of(&list[index], &values).swap_remove(place).values;
                 // Infinities and NaN of the source are exported unchanged.
-                let overflows = |value: &f32| value.is_finite() && !holds(dtype, *value);
+                let overflows = |value: &f32| value.is_finite() && !fits_dtype(dtype, *value);
                 if let Some(element) = stored.iter().position(overflows) {
                     let (name, value) = (part.name.clone(), stored[element]);
                     failed.replace(Some(Overflow { name, element, value, dtype }.into()));

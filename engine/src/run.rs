@@ -438,11 +438,11 @@ impl<'a> Run<'a> {
         }
         self.poll_beside().await?;
         if std::mem::take(&mut self.owes_evaluation) {
-            self.evaluate_owed().await?;
+            self.evaluate_missed().await?;
         }
         if let Some(ended) = self.is_over() {
             if ended == Ended::Complete {
-                self.judge_last().await?;
+                self.evaluate_last_step().await?;
             }
             self.save_async().await?;
             self.ended = Some(ended);

@@ -24,7 +24,7 @@ pub fn budget(scope: &Scope, device: &dyn Backend) -> Option<u64> {
 }
 
 /// Bytes that a plan may take and that are free now; `None` where neither is known.
-pub(super) fn room(scope: &Scope, device: &dyn Backend) -> Option<u64> {
+pub(super) fn available_bytes(scope: &Scope, device: &dyn Backend) -> Option<u64> {
     let free = free(device);
     scope.budget.map_or(free, |budget| Some(free.map_or(budget, |free| free.min(budget))))
 }
@@ -95,7 +95,7 @@ pub(crate) fn room_for_copy(
 ) -> bool {
     let (taken, room) = match device.kind().can_be_lost() {
         true => (COPIES * planned.snapshot_bytes(), free_memory()),
-        false => (planned.plan.peak_bytes(), room(scope, device)),
+        false => (planned.plan.peak_bytes(), available_bytes(scope, device)),
     };
     room.is_some_and(|room| taken + bytes <= room)
 }
@@ -128,7 +128,7 @@ mod tests {
         let cpu = Cpu::new(1).unwrap();
         for (budget, most) in [(u64::MAX, u64::MAX - 1), (1, 1)] {
             scope.budget = Some(budget);
-            assert!(room(&scope, &cpu).unwrap() <= most, "{budget}");
+            assert!(available_bytes(&scope, &cpu).unwrap() <= most, "{budget}");
         }
     }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use tightrope_core::Backend;
 use tightrope_nn::{FrozenBits, Kind, Planned, Precision, Programs, TrainerConfig};
 
-use super::budget::room;
+use super::budget::available_bytes;
 use super::scope::Scope;
 use crate::error::{Error, Result};
 use crate::settings::Bytes;
@@ -18,7 +18,7 @@ use crate::units::{exact_bytes, human_bytes};
 /// [`Kind::DoesNotFit`](crate::error::Kind) with the smallest plan and a change that fits, and settings that no graph can be built
 /// from.
 pub fn inference(scope: &Scope, config: &TrainerConfig, target: &dyn Backend) -> Result<Planned> {
-    let budget = room(scope, target).unwrap_or(u64::MAX);
+    let budget = available_bytes(scope, target).unwrap_or(u64::MAX);
     let (found, smallest) = within(scope, config, budget, target)?;
     if let Some(planned) = found {
         return Ok(planned);

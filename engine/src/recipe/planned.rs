@@ -163,7 +163,7 @@ impl Planned {
         mut devices: impl FnMut(&Spec) -> Result<Box<dyn Backend>> + 'a,
     ) -> Result<Started<'a>> {
         if self.ranks.is_none() {
-            refuse_one_of_many(&self.recipe.record)?;
+            refuse_unconnected_rank(&self.recipe.record)?;
         }
         let plan = self.json()?;
         let spec = self.recipe.step.device.clone();
@@ -179,7 +179,7 @@ impl Planned {
 /// Refuses a process that was launched as one of several and isn't connected with the others: each would train the same model by itself.
 /// `run.ranks = 1` says that it is to train its own.
 #[cfg(not(target_family = "wasm"))]
-fn refuse_one_of_many(settings: &Settings) -> Result<()> {
+fn refuse_unconnected_rank(settings: &Settings) -> Result<()> {
     let launched = Launched::from_env().help("launch every process alike")?;
     let trains_its_own = settings.is_said("run.ranks") && settings.run.ranks == 1;
     match launched.filter(|launched| launched.count > 1 && !trains_its_own) {

@@ -59,27 +59,27 @@ impl Run<'_> {
     }
 
     /// Adds an evaluation after `step`.
-    pub(super) fn judge(&mut self, step: u64, evaluation: Option<&Evaluation>) {
+    pub(super) fn add_evaluation(&mut self, step: u64, evaluation: Option<&Evaluation>) {
         if let (Some(evaluations), Some(evaluation)) = (&mut self.saved.evaluations, evaluation) {
             evaluations.add(step, evaluation.loss);
         }
     }
 
     /// Makes an evaluation that the process before left undone, and the checkpoint again that is to know of it.
-    pub(super) async fn evaluate_owed(&mut self) -> Result<()> {
+    pub(super) async fn evaluate_missed(&mut self) -> Result<()> {
         let step = self.done().steps;
         self.evaluate_and_sample(step).await?;
         self.save_again_with(step).await
     }
 
     /// Evaluates the last step as those before it, so that its checkpoint can be the best one.
-    pub(super) async fn judge_last(&mut self) -> Result<()> {
+    pub(super) async fn evaluate_last_step(&mut self) -> Result<()> {
         let step = self.done().steps;
         if !self.retention.best || self.saved.evaluations.is_none_or(|it| it.last == step) {
             return Ok(());
         }
         let evaluation = self.evaluate_async(Some(EVALUATED)).await?;
-        self.judge(step, evaluation.as_ref());
+        self.add_evaluation(step, evaluation.as_ref());
         self.save_again_with(step).await
     }
 

@@ -36,7 +36,7 @@ impl Run<'_> {
         let (mut evaluation, mut sample) = (None, None);
         if self.is_due(self.every.evaluate, step) {
             evaluation = self.evaluate_async(Some(EVALUATED)).await?;
-            self.judge(step, evaluation.as_ref());
+            self.add_evaluation(step, evaluation.as_ref());
         }
         if self.is_due(self.every.sample, step) {
             sample = self.sample_async().await?;
