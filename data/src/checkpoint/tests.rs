@@ -105,6 +105,9 @@ fn what_is_saved_comes_back() {
     assert!(checkpoint.extra("config.json").unwrap().starts_with(b"{"));
     assert!(checkpoint.extra("../step-7/config.json").is_err());
     assert!(checkpoint.extra("absent").is_err());
+    // Another process that trains in the run may remove it now.
+    fs::remove_dir_all(&path).unwrap();
+    assert!(checkpoint.extra("config.json").unwrap().starts_with(b"{"));
 }
 
 #[test]

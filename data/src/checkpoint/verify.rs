@@ -1,8 +1,9 @@
 //! Opening a checkpoint: every byte of it against the manifest.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -15,8 +16,9 @@ use crate::{Error, Result};
 
 /// Where the files of a checkpoint are.
 pub(super) enum Files {
-    /// In a folder.
-    Folder,
+    /// In a folder. Files without tensors are held open by their names: another process of the run may remove the folder meanwhile, and
+    /// bytes that were verified are those that are used.
+    Folder(BTreeMap<String, Arc<Bytes>>),
     /// In one file.
     Archive(Archive),
 }
@@ -24,7 +26,7 @@ pub(super) enum Files {
 impl fmt::Debug for Files {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Folder => "Folder",
+            Self::Folder(_) => "Folder",
             Self::Archive(_) => "Archive",
         })
     }
@@ -34,12 +36,23 @@ impl Files {
     /// The bytes of the file `name` of the checkpoint at `path`.
     fn open(&self, path: &Path, name: &str) -> Result<Bytes> {
         match self {
-            Self::Folder => Bytes::open(&path.join(name)),
+            Self::Folder(held) => match held.get(name) {
+                Some(bytes) => Ok(Bytes::Part { whole: Arc::clone(bytes), range: 0..bytes.len() }),
+                None => Bytes::open(&path.join(name)),
+            },
             Self::Archive(archive) => archive.get(name).ok_or_else(|| Error::Checkpoint {
                 path: path.to_owned(),
                 problem: format!("it lacks \"{name}\"; pack the checkpoint's whole folder"),
             }),
         }
+    }
+
+    /// Opens a file, and holds it where it lies in a folder.
+    fn hold(&mut self, path: &Path, name: &str) -> Result<Bytes> {
+        if let Self::Folder(held) = self {
+            held.insert(name.to_owned(), Arc::new(Bytes::open(&path.join(name))?));
+        }
+        self.open(path, name)
     }
 }
 
@@ -53,7 +66,7 @@ impl Checkpoint {
         let files = if path.is_file() {
             Files::Archive(Archive::read(path, Bytes::open(path)?)?)
         } else {
-            Files::Folder
+            Files::Folder(BTreeMap::new())
         };
         Self::verified(path, files)
     }
@@ -67,9 +80,9 @@ impl Checkpoint {
         Self::verified(name, Files::Archive(Archive::read(name, bytes.into())?))
     }
 
-    fn verified(path: &Path, files: Files) -> Result<Self> {
+    fn verified(path: &Path, mut files: Files) -> Result<Self> {
         let manifest_path = path.join(MANIFEST);
-        let manifest = Manifest::from_text(&manifest_path, &files.open(path, MANIFEST)?)?;
+        let manifest = Manifest::from_text(&manifest_path, &files.hold(path, MANIFEST)?)?;
         let mut unseen: BTreeSet<&str> = manifest.checksums.keys().map(String::as_str).collect();
         let file = manifest.weights_file();
         let model = verify_tensors(path, &files, file, &manifest, &mut unseen)?;
@@ -81,7 +94,7 @@ impl Checkpoint {
                     problem: format!("it lists \"{name}\", which is not in the checkpoint"),
                 });
             }
-            if hex(xxh3_64(&files.open(path, name)?)) != manifest.checksums[name] {
+            if hex(xxh3_64(&files.hold(path, name)?)) != manifest.checksums[name] {
                 return Err(altered(path.join(name)));
             }
         }
@@ -122,7 +135,7 @@ impl Checkpoint {
 
     /// Whether it lies in a folder, and not in one file.
     pub fn is_folder(&self) -> bool {
-        matches!(self.files, Files::Folder)
+        matches!(self.files, Files::Folder(_))
     }
 
     /// Names of all its files.

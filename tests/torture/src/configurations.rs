@@ -1,6 +1,7 @@
 //! The runs that are tortured: each was made once without any disturbance, to have what others are held against.
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +16,10 @@ use crate::results::{self, RUN, Results};
 pub const STEPS: u64 = 10;
 /// The last checkpoint of a run that was ended half-way.
 pub const HALF_WAY: u64 = 6;
+
+/// Calls between two checkpoints at which a run is killed, one after the other: checkpoints are written while training goes on, so that a call
+/// comes sooner in one run and later in another.
+const PARTS: u64 = 16;
 
 /// Flags of every run: a model that takes a moment, saved at every other step so that checkpoints are pruned.
 const TINY: &str = "--data text.txt --layers 1 --channels 16 --heads 2 --context 16 --batch 4 --steps 10 --threads 1 \
@@ -126,14 +131,8 @@ impl Configuration {
 
         let (whole_extent, _) = measured(tightrope, &begin, &whole, &kind.fresh(), &folder)?;
         let found = Results::of(&whole, STEPS)?;
-        results::copy(&begin, &half)?;
-        // Some calls after the checkpoint: a run may make one more or one less of them than another.
         let [this, next] = [HALF_WAY, HALF_WAY + 2].map(|step| published(&whole_extent.log, step));
-        let (this, next) = (this?, next?);
-        let killed = Orders::at(Order::KillAfter, this + (next - this) / 4);
-        let ended = tightrope.run(&half, &kind.fresh(), &killed)?;
-        ensure!(ended.is_killed(), "it wasn't ended half-way: {ended:?}");
-        ensure!(results::saved(&half).last() == Some(&HALF_WAY), "{:?}", results::saved(&half));
+        end_half_way(tightrope, (&begin, &half), kind, this?..next?)?;
         let (rest_extent, ended) = measured(tightrope, &half, &rest, RESUME, &folder)?;
         found.hold(&rest, &ended.stderr).map_err(|violation| {
             anyhow::anyhow!("undisturbed, it goes on differently: {}", violation.what)
@@ -141,6 +140,35 @@ impl Configuration {
         let (whole, rest) = (whole_extent, rest_extent);
         Ok(Self { kind, results: found, begin, half, whole, rest })
     }
+}
+
+/// Makes a copy of `begin` with a run whose last checkpoint is that of [`HALF_WAY`]: it's killed between two calls of a run before it.
+///
+/// # Errors
+/// A run that isn't killed, or none that was killed between the two checkpoints.
+fn end_half_way(
+    tightrope: &Tightrope,
+    (begin, half): (&Path, &Path),
+    kind: Kind,
+    calls: Range<u64>,
+) -> anyhow::Result<()> {
+    let mut found = vec![];
+    for part in 1..=PARTS {
+        let _ = fs::remove_dir_all(half);
+        results::copy(begin, half)?;
+        let at = calls.start + (calls.end - calls.start) * part / PARTS;
+        let killed = Orders::at(Order::KillAfter, at);
+        let ended = tightrope.run(half, &kind.fresh(), &killed)?;
+        ensure!(ended.is_killed(), "it wasn't killed at call {at}: {ended:?}");
+        let last = results::saved(half).last().copied();
+        if last == Some(HALF_WAY) {
+            return Ok(());
+        }
+        found.push((at, last));
+    }
+    anyhow::bail!(
+        "none was killed after the checkpoint of step {HALF_WAY}, but (call, last): {found:?}"
+    )
 }
 
 /// The text that is trained on.

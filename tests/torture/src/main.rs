@@ -82,13 +82,21 @@ impl Asked {
     }
 }
 
-fn main() -> anyhow::Result<ExitCode> {
+fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let held = match words.split_first() {
-        Some((first, rest)) if first == "--read" => scenarios::child(rest).map(|()| true)?,
-        _ => torture(&Asked::of(&words)?)?,
+        Some((first, rest)) if first == "--read" => scenarios::child(rest).map(|()| true),
+        _ => Asked::of(&words).and_then(|asked| torture(&asked)),
     };
-    Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    match held {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            // Without the backtrace that RUST_BACKTRACE adds: of a log that is cut, the cause is to be left.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// The library that is loaded into the command: where cargo puts it, beside this program.
