@@ -22,8 +22,9 @@ pub mod peak;
 pub mod tape;
 mod threads;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 #[cfg(not(target_family = "wasm"))]
 use std::time::Instant;
 
@@ -45,6 +46,8 @@ pub struct Cpu {
     isa: Isa,
     loaded: Option<Loaded>,
     references: bool,
+    /// Names of ops that the reference ran, since no fast path takes their types.
+    slow: Mutex<BTreeSet<&'static str>>,
 }
 
 /// A plan with its arena.
@@ -64,7 +67,8 @@ impl Cpu {
     /// forced.
     pub fn new(threads: usize) -> Result<Self, DeviceError> {
         let isa = Isa::chosen().map_err(|error| DeviceError::Input(error.to_string()))?;
-        Ok(Self { pool: Pool::new(threads)?, isa, loaded: None, references: false })
+        let (pool, slow) = (Pool::new(threads)?, Mutex::default());
+        Ok(Self { pool, isa, loaded: None, references: false, slow })
     }
 
     /// The same device with ops by the instruction set `isa`.
@@ -77,6 +81,11 @@ impl Cpu {
     pub fn with_references(mut self) -> Self {
         self.references = true;
         self
+    }
+
+    /// Names of the ops that ran so far by core's reference, a hundred times slower, since no fast path takes their types.
+    pub fn slow_ops(&self) -> Vec<&'static str> {
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
     /// The instruction set that runs ops.
@@ -154,6 +163,10 @@ impl Cpu {
                 let done = !self.references
                     && unsafe { overrides::run(&node.op, &inputs, &outputs, scratch) };
                 if !done {
+                    self.slow
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .insert(node.op.name());
                     // SAFETY: only this thread touches the arena now.
                     unsafe { reference(&node.op, &inputs, &outputs) };
                 }

@@ -9,6 +9,9 @@ use crate::fast::vmath::parallel::{Disjoint, block_rows, for_each_block};
 /// If `to` has another number of elements than the extents say, or a stride leads out of `from`.
 pub fn strided<T: Copy + Send + Sync>(from: &[T], axes: &[(usize, usize)], to: &mut [T]) {
     assert_eq!(to.len(), axes.iter().map(|axis| axis.0).product(), "{axes:?}");
+    // A last axis of one element would make a row of each element.
+    let longer = axes.iter().rposition(|&(extent, _)| extent != 1);
+    let axes = &axes[..longer.map_or(0, |last| last + 1)];
     let Some((&(columns, step), outer)) = axes.split_last() else {
         to.copy_from_slice(&from[..1]);
         return;

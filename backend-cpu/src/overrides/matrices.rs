@@ -13,6 +13,17 @@ use crate::fast::vmath::{Storage, store_slice};
 use crate::fast::{nf4, quant, rows};
 use crate::isa::Isa;
 
+/// Calls `$run::<T, W>` with weights of W: those of x, or f32 beside 16 bits, as a scale of 1 + w is. Another gives false.
+macro_rules! by_weight {
+    ($inputs:ident, $run:ident::<$x:ident>($($argument:expr),* $(,)?)) => {
+        match $inputs[1].ty().dtype {
+            dtype if dtype == $inputs[0].ty().dtype => $run::<$x, $x>($($argument),*),
+            DType::F32 => $run::<$x, f32>($($argument),*),
+            _ => false,
+        }
+    };
+}
+
 /// # Safety
 /// As [`super::run`].
 pub unsafe fn layer_norm<T: Storage>(
@@ -21,13 +32,24 @@ pub unsafe fn layer_norm<T: Storage>(
     inputs: &[View<'_>],
     outputs: &[View<'_>],
 ) -> bool {
-    if inputs[1].ty().dtype != inputs[0].ty().dtype || inputs[2].ty().dtype != inputs[0].ty().dtype
-    {
+    // SAFETY: passed on.
+    unsafe { by_weight!(inputs, layer_norm_of::<T>(isa, op, inputs, outputs)) }
+}
+
+/// # Safety
+/// As [`super::run`].
+unsafe fn layer_norm_of<T: Storage, W: Storage>(
+    isa: Isa,
+    op: &LayerNorm,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+) -> bool {
+    if inputs[2].ty().dtype != inputs[1].ty().dtype {
         return false;
     }
     // SAFETY: passed on.
     unsafe {
-        let [x, w, b] = [inputs[0], inputs[1], inputs[2]].map(|view| view.slice::<T>());
+        let (x, [w, b]) = (inputs[0].slice::<T>(), [1, 2].map(|at| inputs[at].slice::<W>()));
         let (mean, rstd) = (outputs[1].slice_mut(), outputs[2].slice_mut());
         norm::layer_norm(
             isa,
@@ -59,13 +81,23 @@ pub unsafe fn layer_norm_grad<T: Storage>(
     outputs: &[View<'_>],
     scratch: Scratch<'_>,
 ) -> bool {
-    if inputs[1].ty().dtype != inputs[0].ty().dtype || inputs[4].ty().dtype != inputs[0].ty().dtype
-    {
+    // SAFETY: passed on.
+    unsafe { by_weight!(inputs, layer_norm_grad_of::<T>(inputs, outputs, scratch)) }
+}
+
+/// # Safety
+/// As [`super::run`].
+unsafe fn layer_norm_grad_of<T: Storage, W: Storage>(
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+    scratch: Scratch<'_>,
+) -> bool {
+    if inputs[4].ty().dtype != inputs[0].ty().dtype {
         return false;
     }
     // SAFETY: passed on.
     unsafe {
-        let [x, w] = [inputs[0], inputs[1]].map(|view| view.slice::<T>());
+        let (x, w) = (inputs[0].slice::<T>(), inputs[1].slice::<W>());
         let dy = apart::<T>(inputs[4], outputs[0]);
         let (mean, rstd) = (inputs[2].slice(), inputs[3].slice());
         let grads = outputs.get(1).map(|weight| ParameterGrads {
@@ -88,12 +120,21 @@ pub unsafe fn rms_norm<T: Storage>(
     inputs: &[View<'_>],
     outputs: &[View<'_>],
 ) -> bool {
-    if inputs[1].ty().dtype != inputs[0].ty().dtype {
-        return false;
-    }
+    // SAFETY: passed on.
+    unsafe { by_weight!(inputs, rms_norm_of::<T>(isa, op, inputs, outputs)) }
+}
+
+/// # Safety
+/// As [`super::run`].
+unsafe fn rms_norm_of<T: Storage, W: Storage>(
+    isa: Isa,
+    op: &RmsNorm,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+) -> bool {
     // SAFETY: passed on.
     unsafe {
-        let [x, w] = [inputs[0], inputs[1]].map(|view| view.slice::<T>());
+        let (x, w) = (inputs[0].slice::<T>(), inputs[1].slice::<W>());
         norm::rms_norm(
             isa,
             x,
@@ -113,13 +154,23 @@ pub unsafe fn rms_norm_grad<T: Storage>(
     outputs: &[View<'_>],
     scratch: Scratch<'_>,
 ) -> bool {
-    if inputs[1].ty().dtype != inputs[0].ty().dtype || inputs[3].ty().dtype != inputs[0].ty().dtype
-    {
+    // SAFETY: passed on.
+    unsafe { by_weight!(inputs, rms_norm_grad_of::<T>(inputs, outputs, scratch)) }
+}
+
+/// # Safety
+/// As [`super::run`].
+unsafe fn rms_norm_grad_of<T: Storage, W: Storage>(
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+    scratch: Scratch<'_>,
+) -> bool {
+    if inputs[3].ty().dtype != inputs[0].ty().dtype {
         return false;
     }
     // SAFETY: passed on.
     unsafe {
-        let [x, w] = [inputs[0], inputs[1]].map(|view| view.slice::<T>());
+        let (x, w) = (inputs[0].slice::<T>(), inputs[1].slice::<W>());
         let dy = apart::<T>(inputs[3], outputs[0]);
         let grads = outputs.get(1).map(|weight| ParameterGrads {
             weight: weight.slice_mut(),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::windows::row_windows;
 use super::{
-    Array, Case, Cost, Indices, Inferred, Rule, arity, ensure, float, traffic, unit, whole,
+    Array, Case, Cost, Indices, Inferred, Rule, Work, arity, ensure, float, traffic, unit, whole,
 };
 use crate::error::Result;
 use crate::launch::{Launch, Launched, Launches, Limits, Place};
@@ -161,6 +161,12 @@ impl Rule for Rope {
 
     fn cost(&self, inputs: &[&Type], outputs: &[&Type]) -> Cost {
         Cost { flops: FLOPS * inputs[0].elements() as u64, bytes: traffic(inputs, outputs) }
+    }
+
+    fn work(&self, inputs: &[&Type], _outputs: &[&Type]) -> Work {
+        // A row is a head, and an element an angle, which the heads of a position share.
+        let rows = inputs[0].rows() as u64;
+        Work { rows: rows * self.rotated as u64, elements: rows * self.head_dim as u64 / 2 }
     }
 
     fn launch(&self, limits: &Limits, inputs: &[&Type], outputs: &[&Type]) -> Launched {

@@ -1,15 +1,18 @@
-//! Ops of the families that a block's training step hasn't, each on its own at several sizes.
+//! Ops of the families that a block's training step hasn't, or has in few shapes, each on its own at several sizes.
 
 use tightrope_core::ops::{
     Attention, CachedAttention, Channels, Codebook, Concat, CrossEntropy, CrossEntropyGrad,
     Dequantize, DequantizeNf4, Expand, LinearCrossEntropy, LinearDistillation,
-    LinearDistillationGrad, NF4_BLOCK, Permute, Quantize, Reshape, Slice, SliceGrad, Softmax,
-    SoftmaxGrad, Unfold, UnfoldGrad,
+    LinearDistillationGrad, NF4_BLOCK, Permute, Quantize, Reshape, RmsNorm, RmsNormGrad, Rope,
+    Slice, SliceGrad, Softmax, SoftmaxGrad, Unfold, UnfoldGrad,
 };
 use tightrope_core::{Class, DType, Graph, Op, Result, Role, Type};
 
 /// Rows and columns of the tensors that ops are measured on.
 const SIZES: [[usize; 2]; 6] = [[2, 8], [16, 64], [128, 32], [30, 1000], [500, 100], [256, 512]];
+
+/// Channels of heads, besides a single head of all columns.
+const HEADS: [usize; 3] = [2, 8, 32];
 
 /// Elements in a block of quantized ones.
 const BLOCK: usize = 256;
@@ -18,7 +21,8 @@ const BLOCK: usize = 256;
 pub(super) fn graph(dtype: DType) -> Result<Graph> {
     let mut graph = Graph::new();
     graph.begin(Role::Main);
-    for (index, (op, inputs)) in SIZES.into_iter().flat_map(|size| ops(dtype, size)).enumerate() {
+    let all = SIZES.into_iter().flat_map(|size| [ops(dtype, size), of_heads(dtype, size)].concat());
+    for (index, (op, inputs)) in all.enumerate() {
         let input = |(at, ty): (usize, Type)| {
             graph.persistent(&format!("input.{index}.{at}"), ty, Class::Input)
         };
@@ -101,6 +105,25 @@ fn ops(dtype: DType, [rows, columns]: [usize; 2]) -> Vec<(Op, Vec<Type>)> {
     ]
 }
 
+/// Ops on rows that are cut into heads of several widths.
+fn of_heads(dtype: DType, [rows, columns]: [usize; 2]) -> Vec<(Op, Vec<Type>)> {
+    let widths = HEADS.into_iter().chain([columns]).filter(|&width| columns.is_multiple_of(width));
+    let ops = |width: usize| {
+        let heads = columns / width;
+        let x = Type::new(dtype, [1, rows, columns]);
+        let by_head = || Type::new(dtype, [rows * heads, width]);
+        let weight = || Type::new(dtype, [width]);
+        let rstd = Type::new(DType::F32, [rows * heads]);
+        let gradient = RmsNormGrad { weights: true, residual: false };
+        [
+            (Rope::new(heads, width, 10_000.0).into(), vec![x, Type::new(DType::I32, [1])]),
+            (RmsNorm { eps: 1e-6 }.into(), vec![by_head(), weight()]),
+            (gradient.into(), vec![by_head(), weight(), rstd, by_head()]),
+        ]
+    };
+    widths.flat_map(ops).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -117,7 +140,7 @@ mod tests {
             let graph = graph(dtype).unwrap();
             let families: BTreeSet<&str> =
                 graph.programs[0].nodes.iter().map(|node| node.op.family()).collect();
-            assert_eq!(families.len(), 19, "{families:?}");
+            assert_eq!(families.len(), 22, "{families:?}");
             Plan::new(
                 graph,
                 &Options { fusion: false, ..Options::default() },

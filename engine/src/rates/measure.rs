@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fs, process};
 
+use UpdateRule::{Adafactor, AdamW, Lion, Sgd};
 use tightrope_core::plan::Options;
 use tightrope_core::plan::offload::PIECE;
 use tightrope_core::{Backend, DeviceError, Plan, SessionError};
 use tightrope_nn::{
-    Family, ModelConfig, Planned, Precision, Rates, Timed, TrainerConfig, defaults,
+    Family, ModelConfig, Planned, Precision, Rates, Timed, TrainerConfig, UpdateRule, defaults,
 };
 
 use super::lone;
@@ -39,6 +40,7 @@ struct Sample {
     context: usize,
     vocab: usize,
     batch: usize,
+    optimizer: UpdateRule,
 }
 
 /// One block of a GPT that a small machine trains. A GPU's ops are measured in this step alone, since it compiles kernels for each.
@@ -50,14 +52,23 @@ const USUAL: Sample = Sample {
     context: 256,
     vocab: 256,
     batch: 4,
+    optimizer: AdamW,
 };
 
-/// Steps that differ from the usual in what takes time: heads, rows, the table of tokens, the number of ops.
-const OTHERS: [Sample; 8] = [
+/// Steps that differ from the usual in what takes time: heads, rows, the table of tokens, the number of ops, and how weights are updated.
+const OTHERS: [Sample; 11] = [
     Sample { channels: 32, heads: 2, kv_heads: 2, context: 8, batch: 1, ..USUAL },
     Sample { channels: 48, heads: 12, kv_heads: 12, context: 128, batch: 2, ..USUAL },
-    Sample { channels: 16, heads: 16, kv_heads: 16, context: 64, batch: 4, ..USUAL },
-    Sample { channels: 512, heads: 2, kv_heads: 2, context: 64, batch: 2, ..USUAL },
+    Sample { channels: 16, heads: 16, kv_heads: 16, context: 64, optimizer: Adafactor, ..USUAL },
+    Sample {
+        channels: 512,
+        heads: 2,
+        kv_heads: 2,
+        context: 64,
+        batch: 2,
+        optimizer: Lion,
+        ..USUAL
+    },
     Sample { channels: 96, heads: 1, kv_heads: 1, context: 32, batch: 2, vocab: 16384, ..USUAL },
     Sample { family: Family::Llama, channels: 192, heads: 6, kv_heads: 2, context: 96, ..USUAL },
     Sample { family: Family::Llama, channels: 64, heads: 8, kv_heads: 8, batch: 1, ..USUAL },
@@ -70,11 +81,42 @@ const OTHERS: [Sample; 8] = [
         vocab: 2048,
         ..USUAL
     },
+    Sample {
+        channels: 32,
+        heads: 2,
+        kv_heads: 2,
+        context: 16,
+        batch: 2,
+        vocab: 8192,
+        optimizer: Lion,
+        ..USUAL
+    },
+    Sample {
+        family: Family::Qwen3,
+        channels: 64,
+        heads: 2,
+        kv_heads: 1,
+        context: 32,
+        vocab: 4096,
+        optimizer: Adafactor,
+        ..USUAL
+    },
+    Sample {
+        family: Family::Gemma3,
+        channels: 128,
+        heads: 16,
+        kv_heads: 16,
+        context: 32,
+        batch: 1,
+        vocab: 1000,
+        optimizer: Sgd,
+        ..USUAL
+    },
 ];
 
 impl Sample {
     fn step(self, precision: Precision) -> tightrope_nn::Result<TrainerConfig> {
-        let Self { family, channels, heads, kv_heads, context, vocab, batch } = self;
+        let Self { family, channels, heads, kv_heads, context, vocab, batch, optimizer } = self;
         let model = ModelConfig {
             family,
             layers: 1,
@@ -87,7 +129,9 @@ impl Sample {
             ..defaults::MODEL
         };
         let model = model.build(context)?;
-        Ok(TrainerConfig { precision, batch, micro_batch: batch, ..TrainerConfig::new(model) })
+        let optimizer = optimizer.with(defaults::BETA1, defaults::BETA2, defaults::EPS);
+        let config = TrainerConfig::new(model);
+        Ok(TrainerConfig { precision, batch, micro_batch: batch, optimizer, ..config })
     }
 }
 
