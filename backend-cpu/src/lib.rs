@@ -163,10 +163,7 @@ impl Cpu {
                 let done = !self.references
                     && unsafe { overrides::run(&node.op, &inputs, &outputs, scratch) };
                 if !done {
-                    self.slow
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .insert(node.op.name());
+                    self.slow.lock().unwrap_or_else(PoisonError::into_inner).insert(node.op.name());
                     // SAFETY: only this thread touches the arena now.
                     unsafe { reference(&node.op, &inputs, &outputs) };
                 }

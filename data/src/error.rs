@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::checkpoint::Skipped;
 
@@ -232,6 +232,14 @@ pub enum Error {
         /// What is wrong and what to do.
         problem: String,
     },
+    /// A file of a checkpoint that isn't as it was written: damaged, or changed by somebody.
+    #[error("{}: its bytes do not match the checksum in the manifest", place(path, tensor))]
+    Altered {
+        /// The file.
+        path: PathBuf,
+        /// Name of the first tensor that differs, if only tensors do.
+        tensor: Option<String>,
+    },
     /// A checkpoint folder that cannot be used, or not be written as asked.
     #[error("checkpoint {}: {problem}", path.display())]
     Checkpoint {
@@ -269,6 +277,14 @@ impl Error {
     ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { action, path, source }
+    }
+}
+
+/// A file of a checkpoint, with the tensor in it that an error is about.
+fn place(path: &Path, tensor: &Option<String>) -> String {
+    match tensor {
+        Some(tensor) => format!("{}, tensor \"{tensor}\"", path.display()),
+        None => format!("checkpoint {}", path.display()),
     }
 }
 

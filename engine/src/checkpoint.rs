@@ -48,7 +48,7 @@ use tightrope_data::Contents;
 #[cfg(not(target_family = "wasm"))]
 use tightrope_data::checkpoint::Saved;
 use tightrope_data::{Checkpoint, DataState, Manifest, Tensor, checkpoint};
-use tightrope_nn::{Done, LearningRate, SavedTensor, TrainError, Trainer, UPDATES};
+use tightrope_nn::{Done, LearningRate, ReadError, SavedTensor, TrainError, Trainer, UPDATES};
 
 #[cfg(not(target_family = "wasm"))]
 use crate::block_on;
@@ -207,15 +207,29 @@ pub(crate) fn load_weights(trainer: &mut Trainer, from: &Checkpoint) -> Result<(
 
 /// Sets optimizer state and loss scale to those of a checkpoint.
 pub(crate) fn load_optimizer(trainer: &mut Trainer, from: &Checkpoint) -> Result<(), TrainError> {
-    let (state, steps) = (&from.optimizer, from.manifest.step);
-    trainer.load_states(state.names(), &mut |name| match name {
+    trainer.load_states(from.optimizer.names(), &mut |name| state(from, name))?;
+    trainer.load_schedule(&from.manifest.schedule)
+}
+
+/// As [`load_optimizer`], of a checkpoint whose run froze other weights.
+pub(crate) fn load_optimizer_of_both(
+    trainer: &mut Trainer,
+    from: &Checkpoint,
+) -> Result<(), TrainError> {
+    trainer.load_states_of_both(from.optimizer.names(), &mut |name| state(from, name))?;
+    trainer.load_schedule(&from.manifest.schedule)
+}
+
+/// Shape and values of a tensor of the optimizer's state.
+fn state(from: &Checkpoint, name: &str) -> Result<(Vec<usize>, Vec<f32>), ReadError> {
+    let state = &from.optimizer;
+    match name {
         // A checkpoint from before updates were counted: all steps were taken for updates.
         UPDATES if !state.names().any(|known| known == UPDATES) => {
-            Ok((vec![1], vec![steps as f32]))
+            Ok((vec![1], vec![from.manifest.step as f32]))
         }
         _ => Ok(state.require(name)?.to_state()?),
-    })?;
-    trainer.load_schedule(&from.manifest.schedule)
+    }
 }
 
 /// How far the run of a checkpoint had come.

@@ -34,6 +34,9 @@ pub enum Kind {
     DoesNotFit,
 }
 
+/// Detail of an error that a run which isn't strict doesn't have.
+const STRICT: &str = "strict";
+
 /// An error with its causes and what to do about it.
 #[derive(Debug)]
 pub struct Error {
@@ -110,6 +113,21 @@ impl Error {
     /// True if a batch lacks an input, or holds what the model doesn't take: samples of another number, or ids out of range.
     pub fn is_of_batch(&self) -> bool {
         matches!(self.error.downcast_ref(), Some(TrainError::Batch { .. }))
+    }
+
+    /// The same error, of a run that goes on only if it isn't strict: see [`Error::is_of_strictness`].
+    pub(crate) fn unless_strict(self) -> Self {
+        self.with_detail(STRICT, true.into())
+    }
+
+    /// True if a checkpoint differs from its run in what a run that isn't strict goes on with: frozen weights, the model's ops, or the
+    /// bytes of its weights.
+    pub fn is_of_strictness(&self) -> bool {
+        let is_altered = |cause: &(dyn std::error::Error + 'static)| {
+            matches!(cause.downcast_ref(), Some(tightrope_data::Error::Altered { .. }))
+        };
+        let is_marked = self.details.as_ref().is_some_and(|details| details[STRICT] == true);
+        is_marked || self.error.chain().any(is_altered)
     }
 
     /// Where a wrong setting stands.

@@ -67,6 +67,7 @@ use crate::settings::LIST;
 use crate::settings::{Origin, Settings, is_as_written, text_of};
 use crate::weights::source::{RUN_SETTINGS, is_checkpoint, is_run};
 use crate::weights::{Places, Source, Start, teacher};
+use continues::OPS;
 use length::Length;
 use model::Described;
 pub(crate) use model::described;
@@ -173,7 +174,7 @@ impl Recipe {
             Start::Model(source) => source.notes.clone(),
             _ => Vec::new(),
         };
-        Self::finished(settings, model, start, notes)
+        Self::finished(settings, model, (start, true), notes)
     }
 
     /// The recipe of a run that goes on: of `named`, which may be a checkpoint by itself and then goes on as a new run;
@@ -183,7 +184,7 @@ impl Recipe {
     /// As [`Recipe::new`]; a directory without a run; and settings or data with which the checkpoint doesn't continue.
     pub fn resume(said: &Settings, named: Option<&Path>) -> Result<Self> {
         if let Some(path) = named.filter(|path| is_checkpoint(path)) {
-            return Self::from_checkpoint(said, path);
+            return Self::from_checkpoint(said, Source::open(path)?, true);
         }
         let dir = directory::existing(named, said.run.out.as_deref())?;
         loop {
@@ -198,6 +199,18 @@ impl Recipe {
                 return Err(error);
             }
         }
+    }
+
+    /// The recipe of a new run that goes on from the checkpoint at `path`, whose weights may have been edited. Other weights may be frozen:
+    /// optimizer state of weights that were frozen begins at 0.
+    ///
+    /// # Errors
+    /// As [`Recipe::resume`].
+    #[cfg(not(target_family = "wasm"))]
+    pub fn resume_changed(said: &Settings, path: &Path) -> Result<Self> {
+        let checkpoint = Checkpoint::open_edited(path)
+            .help("name the folder of a checkpoint, such as checkpoints/step-100 of a run")?;
+        Self::from_checkpoint(said, Source::of_checkpoint(checkpoint, Vec::new())?, false)
     }
 
     /// The recipe of a run that goes on in its directory.
@@ -233,7 +246,7 @@ impl Recipe {
         let unchanged = before.memory == settings.memory
             && before.train.micro_batch == settings.train.micro_batch;
         let own = if unchanged { PlanFile::read(&directory::plan_file(dir)).ok() } else { None };
-        let mut recipe = Self::finished(settings, model, start, notes)?;
+        let mut recipe = Self::finished(settings, model, (start, true), notes)?;
         let note = recipe.start.checkpoint().and_then(|checkpoint| {
             schedule_note(
                 &before.train.learning_rate(),
@@ -260,9 +273,8 @@ impl Recipe {
         if is_run(out) { Self::resume(said, Some(out)) } else { Self::new(said) }
     }
 
-    /// The recipe of a new run that goes on from a checkpoint.
-    fn from_checkpoint(said: &Settings, path: &Path) -> Result<Self> {
-        let source = Source::open(path)?;
+    /// The recipe of a new run that goes on from a checkpoint; `strict` as in `continues::check`.
+    fn from_checkpoint(said: &Settings, source: Source, strict: bool) -> Result<Self> {
         let settings = source.settings(said)?;
         if let Some(out) = &settings.run.out {
             directory::refuse_run(out)?;
@@ -270,7 +282,7 @@ impl Recipe {
         let model = source.config.clone();
         model::agrees(&settings, &model, &source.dir)?;
         let (model, start) = (Described::known(model), Start::Checkpoint(Box::new(source)));
-        Self::finished(settings, model, start, Vec::new())
+        Self::finished(settings, model, (start, strict), Vec::new())
     }
 
     /// Where a run begins that has no checkpoint.
@@ -285,7 +297,7 @@ impl Recipe {
     fn finished(
         settings: Settings,
         described: Described,
-        start: Start,
+        (start, strict): (Start, bool),
         mut notes: Vec<String>,
     ) -> Result<Self> {
         let Described { model, images, texts } = described;
@@ -337,7 +349,7 @@ impl Recipe {
             _ => model,
         };
         let step = Step::of_filled(&settings, model)?;
-        let recipe = Self::on_data(step, (settings, length), start, data)?;
+        let recipe = Self::on_data(step, (settings, length), (start, strict), data)?;
         notes.extend(recipe.notes.iter().cloned());
         notes.extend(length::note_on_evaluations(&recipe.record));
         if let Start::Model(source) = &recipe.start {
@@ -369,7 +381,8 @@ impl Recipe {
         let length = Length::of(&mut settings);
         let mut settings = step::filled(&settings, &model)?;
         teacher::found(&mut settings, start.checkpoint());
-        Self::on_data(Step::of_filled(&settings, model)?, (settings, length), start, data)
+        let step = Step::of_filled(&settings, model)?;
+        Self::on_data(step, (settings, length), (start, true), data)
     }
 
     /// As [`Recipe::on`], on labelled images that the program opened itself.
@@ -393,7 +406,7 @@ impl Recipe {
         let normalization = start.normalization(vit.colors)?;
         let data = LabelledImages::open(&settings.data, vit, Some(images), normalization)?;
         let step = Step::of_filled(&settings, model)?;
-        Self::on_data(step, (settings, length), start, Box::new(data))
+        Self::on_data(step, (settings, length), (start, true), Box::new(data))
     }
 
     /// The model of a run on the program's own data, and where it begins.
@@ -412,20 +425,25 @@ impl Recipe {
     }
 
     /// The recipe of a run of the program's own model on data that it opened itself: a new one, or one that goes on from
-    /// `checkpoint`, whose settings lie under what is said.
+    /// `checkpoint`, whose settings hold where `said` has none. Unless `strict`, the ops of the model may differ from the checkpoint's,
+    /// and other weights may be frozen: optimizer state of weights that were frozen begins at 0.
     ///
     /// # Errors
-    /// As [`Step::of_own`]; a checkpoint of another seed, data or optimizer state.
+    /// As [`Step::of_own`]; a checkpoint of another seed, data, model or optimizer state.
     pub fn own(
         said: &Settings,
         model: Arc<dyn Model>,
         data: Box<dyn Batches>,
         checkpoint: Option<Checkpoint>,
+        strict: bool,
     ) -> Result<Self> {
         let mut settings = Settings::default();
         if let Some(checkpoint) = &checkpoint {
             let path = checkpoint.path.display().to_string();
             settings.read_json(&checkpoint.manifest.settings, &Origin::Checkpoint(path))?;
+            if strict {
+                continues::check_ops(checkpoint, &*model)?;
+            }
         }
         let settings = settings.over(said);
         settings.check()?;
@@ -435,18 +453,20 @@ impl Recipe {
             None => Start::Seed,
         };
         let length = Length::known(&settings);
-        Self::on_data(Step::of_filled_own(&settings, model)?, (settings, length), start, data)
+        let step = Step::of_filled_own(&settings, model)?;
+        Self::on_data(step, (settings, length), (start, strict), data)
     }
 
-    /// The recipe of a step by the settings that it was made from, on data that is open, by which its length is settled.
+    /// The recipe of a step by the settings that it was made from, on data that is open, by which its length is settled. `strict` as in
+    /// `continues::check`.
     fn on_data(
         step: Step,
         (mut settings, length): (Settings, Length),
-        start: Start,
+        (start, strict): (Start, bool),
         data: Box<dyn Batches>,
     ) -> Result<Self> {
         if let Some(checkpoint) = start.checkpoint() {
-            continues::check(checkpoint, &settings, &*data)?;
+            continues::check(checkpoint, &settings, &*data, strict)?;
         }
         let vocab = language(&step.config).map(|model| model.vocab);
         teacher::check(&settings, (data.tokenizer(), vocab), start.checkpoint())?;

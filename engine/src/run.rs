@@ -200,6 +200,8 @@ impl<'a> Run<'a> {
             rate,
             reopen: parts.reopen,
             threads: parts.threads,
+            #[cfg(not(target_family = "wasm"))]
+            replaced: Vec::new(),
             ends: parts.ends,
             notes: Vec::new(),
             #[cfg(not(target_family = "wasm"))]

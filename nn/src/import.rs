@@ -65,21 +65,20 @@ impl Import {
         let mut shared: Vec<(String, String)> = vec![];
         for file in names {
             let file = file.as_ref();
-            let renamed = model.renamed(file);
-            let own = renamed.as_deref().unwrap_or(file);
-            let full = format!("{}{own}", model.prefix());
-            let name = if known.contains(own) { own } else { &full };
-            if known.contains(name) {
-                if files.insert(name.to_string(), file.to_string()).is_some() {
-                    let problem = "is in the file twice, with and without its prefix";
-                    return Err(unexpected(file, problem, None));
+            match Named::of(model, &known, file) {
+                Named::Part(name) => {
+                    if files.insert(name, file.to_string()).is_some() {
+                        let problem = "is in the file twice, with and without its prefix";
+                        return Err(unexpected(file, problem, None));
+                    }
                 }
-            } else if let Some(other) = model.shared_with(own) {
-                shared.push((other.to_owned(), file.to_owned()));
-            } else if !model.passes_over(file) {
-                let problem = "is not part of the model that config.json describes";
-                let nearest = nearest(file, known.iter().copied());
-                return Err(unexpected(file, problem, nearest));
+                Named::Shared(other) => shared.push((other, file.to_owned())),
+                Named::PassedOver => {}
+                Named::Unknown => {
+                    let problem = "is not part of the model that config.json describes";
+                    let nearest = nearest(file, known.iter().copied());
+                    return Err(unexpected(file, problem, nearest));
+                }
             }
         }
         // Files of weights that are shared hold them once, under either name.
@@ -158,6 +157,81 @@ impl Import {
             }
         }
         Ok(values)
+    }
+}
+
+/// Tensor of a model that a name in another checkpoint stands for.
+enum Named {
+    /// One of a parameter, by its name among [`Parameter::parts`].
+    Part(String),
+    /// The same as the tensor of this name.
+    Shared(String),
+    /// None that the model needs.
+    PassedOver,
+    Unknown,
+}
+
+impl Named {
+    /// `known` are the names of the model's parts.
+    fn of(model: &dyn Model, known: &BTreeSet<&str>, file: &str) -> Self {
+        let renamed = model.renamed(file);
+        let own = renamed.as_deref().unwrap_or(file);
+        let full = format!("{}{own}", model.prefix());
+        let name = if known.contains(own) { own } else { &full };
+        if known.contains(name) {
+            Self::Part(name.to_owned())
+        } else if let Some(other) = model.shared_with(own) {
+            Self::Shared(other.to_owned())
+        } else if model.passes_over(file) {
+            Self::PassedOver
+        } else {
+            Self::Unknown
+        }
+    }
+}
+
+/// Names of a state dict, matched to tensors of a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Matched {
+    /// Each tensor that is there, by its name in the model's own checkpoints, with its name in the state dict.
+    pub found: Vec<(String, String)>,
+    /// Tensors that the state dict lacks, by their names in the model's own checkpoints.
+    pub missing: Vec<String>,
+    /// Names in the state dict that stand for no tensor of the model, or for one that another name stands for.
+    pub unexpected: Vec<String>,
+}
+
+impl Matched {
+    /// Matches `names` to the tensors `own` of `model` as [`Import::new`] does, and to exactly these where there is no model.
+    pub(crate) fn new<S: AsRef<str>>(
+        model: Option<&dyn Model>,
+        own: &[String],
+        names: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let known: BTreeSet<&str> = own.iter().map(String::as_str).collect();
+        let (mut files, mut shared) = (BTreeMap::new(), vec![]);
+        let mut unexpected = vec![];
+        for file in names {
+            let file = file.as_ref();
+            let exact = || match known.contains(file) {
+                true => Named::Part(file.to_owned()),
+                false => Named::Unknown,
+            };
+            match model.map_or_else(exact, |model| Named::of(model, &known, file)) {
+                Named::Part(name) if !files.contains_key(&name) => {
+                    files.insert(name, file.to_owned());
+                }
+                Named::Shared(other) => shared.push((other, file.to_owned())),
+                Named::PassedOver => {}
+                Named::Part(_) | Named::Unknown => unexpected.push(file.to_owned()),
+            }
+        }
+        for (name, file) in shared {
+            files.entry(name).or_insert(file);
+        }
+        let missing = own.iter().filter(|name| !files.contains_key(*name)).cloned().collect();
+        let found = own.iter().filter_map(|name| Some((name.clone(), files.remove(name)?)));
+        Self { found: found.collect(), missing, unexpected }
     }
 }
 

@@ -144,6 +144,12 @@ pub trait Model: Any + Debug + Send + Sync {
     fn passes_over(&self, _name: &str) -> bool {
         false
     }
+
+    /// Descriptions of the inputs and of the ops of its loss, one line each. Checkpoints hold them, and a run goes on only with the
+    /// same ones. Empty if the model describes none, as where settings do.
+    fn ops(&self) -> Vec<String> {
+        vec![]
+    }
 }
 
 /// A model that continues a sequence of tokens, over caches of keys and values.

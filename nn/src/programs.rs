@@ -100,12 +100,13 @@ pub struct TrainerConfig {
     pub offload: Offload,
     /// Weights are updated as soon as their gradients are made (see [`crate::UpdateOptions::consume`]): in steps of one pass.
     pub consume_gradients: bool,
-    /// Names of parameters that training leaves as they are, in which `*` stands for any characters.
+    /// Names of frozen parameters, their own or those in checkpoints. `*` stands for any characters.
     pub frozen: Vec<String>,
     /// Adapters that are trained in place of the model's own parameters.
     pub lora: Option<Lora>,
     /// Names of tensors that steps keep for the host: an activation as plans name it, a layer for its output, `grad.` and the
-    /// name of a parameter for its gradient before clipping. `*` stands for any characters.
+    /// name of a parameter, its own or one in checkpoints, for its gradient before clipping. A layer may also have its name in
+    /// checkpoints. `*` stands for any characters.
     pub watch: Vec<String>,
     /// Whether there is a `logits` program.
     pub logits: bool,

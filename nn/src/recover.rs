@@ -274,6 +274,15 @@ impl<O: Origin> Recovering<O> {
         Ok(())
     }
 
+    /// Copies to the host at once, if the device can be lost: for changes that no step makes. Returns `false` if the host
+    /// has no memory for it.
+    ///
+    /// # Errors
+    /// A device that is lost again and again.
+    pub async fn keep(&mut self) -> Result<bool, O::Error> {
+        if self.copies { self.copy().await } else { Ok(true) }
+    }
+
     /// Copies what steps change to the host. `false` where the host has no memory for it, and the last copy
     /// stays.
     ///

@@ -30,6 +30,13 @@ pub struct SavedTensor {
     pub(crate) place: Place,
 }
 
+impl SavedTensor {
+    /// True if steps don't change it.
+    pub fn is_frozen(&self) -> bool {
+        matches!(self.place, Place::Frozen { .. })
+    }
+}
+
 /// Where a device has it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Place {
@@ -284,15 +291,59 @@ impl Trainer {
         }
         for name in names {
             if !own.iter().any(|state| state.name == name.as_ref()) {
-                return Err(TrainError::Saved(Error::UnexpectedTensor {
-                    name: name.as_ref().to_owned(),
-                    problem: "is state that this optimizer doesn't keep",
-                    nearest: None,
-                }));
+                return Err(unexpected_state(name.as_ref()));
             }
         }
-        for saved in own {
-            let SavedTensor { name, ty, place } = saved;
+        self.set_states(own, get)
+    }
+
+    /// As [`Trainer::load_states`], from a run that froze other weights. State of weights that are frozen now is left out, and state
+    /// of weights that were frozen stays as it is: 0 in a new trainer.
+    ///
+    /// # Errors
+    /// As [`Trainer::load_states`].
+    pub fn load_states_of_both<S: AsRef<str>>(
+        &mut self,
+        names: impl IntoIterator<Item = S>,
+        get: &mut Get<'_>,
+    ) -> Result<(), TrainError> {
+        let names: Vec<S> = names.into_iter().collect();
+        let is_of = |name: &str, parameter: &Parameter| {
+            name.strip_prefix(&parameter.name).is_some_and(|rest| rest.starts_with('.'))
+        };
+        let was_trained =
+            |parameter: &Parameter| names.iter().any(|name| is_of(name.as_ref(), parameter));
+        let own = self.saved_states();
+        let frozen: Vec<&Parameter> = self
+            .weights
+            .parameters()
+            .iter()
+            .enumerate()
+            .filter_map(|(index, it)| self.weights.trained_at(index).is_none().then_some(it))
+            .collect();
+        for name in names.iter().map(AsRef::as_ref) {
+            let is_known = own.iter().any(|state| state.name == name)
+                || frozen.iter().any(|parameter| is_of(name, parameter));
+            if !is_known {
+                return Err(unexpected_state(name));
+            }
+        }
+        let kept = own.into_iter().filter(|saved| match saved.place {
+            Place::State(index) => {
+                was_trained(&self.parameters()[self.handles.states()[index].parameter])
+            }
+            _ => true,
+        });
+        let kept = kept.collect();
+        self.set_states(kept, get)
+    }
+
+    fn set_states(
+        &mut self,
+        states: Vec<SavedTensor>,
+        get: &mut Get<'_>,
+    ) -> Result<(), TrainError> {
+        for SavedTensor { name, ty, place } in states {
             let expected = ty.shape;
             let read = get(&name).map_err(|source| Error::Read { name: name.clone(), source });
             let (found, values) = read?;
@@ -466,6 +517,14 @@ pub(crate) fn saved_states(
 fn saved_dtype(weights: &Weights, handles: &Handles, trained: bool) -> DType {
     let masterless = trained && handles.remainders().is_empty();
     if masterless { weights.precision().dtype() } else { DType::F32 }
+}
+
+fn unexpected_state(name: &str) -> TrainError {
+    TrainError::Saved(Error::UnexpectedTensor {
+        name: name.to_owned(),
+        problem: "is state that this optimizer doesn't keep",
+        nearest: None,
+    })
 }
 
 /// Everything that steps change, with its bytes.

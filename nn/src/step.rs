@@ -160,7 +160,7 @@ impl Training {
         let named: Vec<(String, Tensor)> =
             trained.iter().map(|t| (t.name.clone(), t.gradient)).collect();
         let pass = watch::Pass { accumulates, on_host, scale: loss_scale.as_ref() };
-        let watched = watch::keep(graph, &config.watch, &named, pass)?;
+        let watched = watch::keep(graph, &config.watch, (weights, &named), pass)?;
         if leave && on_host {
             shard_sums = shards_to_host(graph, config, weights, &trained)?;
         } else if leave {

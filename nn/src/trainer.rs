@@ -5,6 +5,7 @@ mod explain;
 mod outputs;
 mod parts;
 mod ranks;
+mod state;
 mod step;
 
 use std::ops::Range;

@@ -1,5 +1,5 @@
 //! Tensors of a training step that the host reads after it: activations by their names, gradients by those of their
-//! parameters.
+//! parameters. Both have the names that plans have, and may be asked for by those of checkpoints.
 //!
 //! A step of one pass keeps them to its end. Where several passes share their memory with the update that follows, the
 //! last one's are copied to a place of their own. Either way the plan holds their bytes.
@@ -11,7 +11,8 @@ use tightrope_core::{Class, DType, Expr, Graph, Phase, Tensor, Type};
 
 use crate::error::{Error, Result, ensure};
 use crate::optim::LossScale;
-use crate::weights::matches;
+use crate::params::Parameter;
+use crate::weights::{Weights, matches};
 
 /// What the name of a gradient begins with; that of its parameter follows.
 pub const GRADIENT: &str = "grad.";
@@ -40,23 +41,25 @@ pub(crate) struct Pass<'a> {
 /// A tensor of a pass that may be watched.
 struct Candidate {
     name: String,
+    /// Names that a gradient has in checkpoints: of each tensor there that is a part of it.
+    others: Vec<String>,
     tensor: Tensor,
     is_gradient: bool,
 }
 
-/// Keeps what `names` stand for of the current program, a pass that makes `gradients`, each with its parameter's name.
+/// Keeps what `names` stand for of the current program, a pass that makes `gradients` of `weights`, each with its parameter's name.
 pub(crate) fn keep(
     graph: &mut Graph,
     names: &[String],
-    gradients: &[(String, Tensor)],
+    (weights, gradients): (&Weights, &[(String, Tensor)]),
     pass: Pass<'_>,
 ) -> Result<Vec<Watched>> {
     if names.is_empty() {
         return Ok(vec![]);
     }
-    let all = candidates(graph, gradients);
+    let all = candidates(graph, weights, gradients);
     let mut watched: Vec<Watched> = vec![];
-    for (name, candidate) in chosen(names, &all)? {
+    for (name, candidate) in chosen(names, &all, weights.parameters())? {
         if watched.iter().any(|other| other.name == name) {
             continue;
         }
@@ -70,15 +73,21 @@ pub(crate) fn keep(
 }
 
 /// Outputs of the forward pass in order, then gradients.
-fn candidates(graph: &Graph, gradients: &[(String, Tensor)]) -> Vec<Candidate> {
+fn candidates(graph: &Graph, weights: &Weights, gradients: &[(String, Tensor)]) -> Vec<Candidate> {
     let forward = graph.nodes(0..graph.node_count()).iter();
     let forward = forward.filter(|node| node.phase == Phase::Forward);
     let outputs = forward.flat_map(|node| node.outputs.iter().copied());
     let activations = outputs.filter(|&tensor| graph.dtype(tensor).is_float()).map(|tensor| {
-        Candidate { name: graph.info(tensor).name.clone(), tensor, is_gradient: false }
+        let name = graph.info(tensor).name.clone();
+        Candidate { name, others: vec![], tensor, is_gradient: false }
     });
+    let parts = |name: &String| {
+        let parameter = weights.trained().0.iter().find(|parameter| parameter.name == *name);
+        parameter.map_or(&[][..], |parameter| &parameter.parts)
+    };
     let gradients = gradients.iter().map(|(parameter, tensor)| Candidate {
         name: format!("{GRADIENT}{parameter}"),
+        others: parts(parameter).iter().map(|part| format!("{GRADIENT}{}", part.name)).collect(),
         tensor: *tensor,
         is_gradient: true,
     });
@@ -86,21 +95,31 @@ fn candidates(graph: &Graph, gradients: &[(String, Tensor)]) -> Vec<Candidate> {
 }
 
 /// What each of `names` stands for: tensors that match it; else the output of the layer that is called so, which is the last
-/// that it makes.
-fn chosen<'a>(names: &[String], all: &'a [Candidate]) -> Result<Vec<(String, &'a Candidate)>> {
+/// that it makes. `parameters` are the model's, whose names in checkpoints name layers, too.
+fn chosen<'a>(
+    names: &[String],
+    all: &'a [Candidate],
+    parameters: &[Parameter],
+) -> Result<Vec<(String, &'a Candidate)>> {
     let mut chosen = vec![];
     for name in names {
-        let matching = all.iter().filter(|it| matches(name.as_bytes(), it.name.as_bytes()));
+        let matching = all.iter().filter(|it| it.is_named(name));
         let before = chosen.len();
         chosen.extend(matching.map(|it| (it.name.clone(), it)));
         if chosen.len() > before {
             continue;
         }
-        let inside = |it: &&Candidate| {
-            it.name.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'))
+        let output = |layer: &str| {
+            let inside = |it: &&Candidate| {
+                let rest = it.name.strip_prefix(layer);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            };
+            all.iter().filter(|it| !it.is_gradient).rfind(inside)
         };
-        let Some(output) = all.iter().filter(|it| !it.is_gradient).rfind(inside) else {
-            let near = nearest(name, all.iter().map(|it| it.name.as_str()));
+        let found = output(name).or_else(|| output(&layer_of_module(parameters, name)?));
+        let Some(output) = found else {
+            let known = all.iter().flat_map(|it| [&it.name].into_iter().chain(&it.others));
+            let near = nearest(name, known.map(String::as_str));
             let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
             let problem = format!("no activation and no gradient is called `{name}`{near}");
             return Err(Error::Setting { key: "watch", problem });
@@ -108,6 +127,34 @@ fn chosen<'a>(names: &[String], all: &'a [Candidate]) -> Result<Vec<(String, &'a
         chosen.push((name.clone(), output));
     }
     Ok(chosen)
+}
+
+impl Candidate {
+    fn is_named(&self, pattern: &str) -> bool {
+        let mut names = [&self.name].into_iter().chain(&self.others);
+        names.any(|name| matches(pattern.as_bytes(), name.as_bytes()))
+    }
+}
+
+/// The layer whose parameters are those that checkpoints have under `module`: their common name up to a dot. `None` if the module has
+/// no parameters, or shares one of them with other modules.
+fn layer_of_module(parameters: &[Parameter], module: &str) -> Option<String> {
+    let is_inside = |name: &str, outer: &str| {
+        name.strip_prefix(outer).is_some_and(|rest| rest.starts_with('.'))
+    };
+    let of_module = |parameter: &&Parameter| {
+        let mut parts = parameter.parts.iter().peekable();
+        parts.peek().is_some() && parts.all(|part| is_inside(&part.name, module))
+    };
+    let mut inside = parameters.iter().filter(of_module).map(|parameter| parameter.name.as_str());
+    let mut layer = inside.next()?.rsplit_once('.')?.0;
+    for name in inside {
+        while !is_inside(name, layer) {
+            layer = layer.rsplit_once('.')?.0;
+        }
+    }
+    let whole = parameters.iter().filter(|parameter| is_inside(&parameter.name, layer));
+    whole.clone().all(|parameter| of_module(&parameter)).then(|| layer.to_owned())
 }
 
 /// The tensor that holds a candidate after the step.

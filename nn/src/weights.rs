@@ -265,26 +265,52 @@ impl Weights {
     }
 }
 
-/// Freezes the parameters whose names match one of `patterns`, in which `*` stands for any characters.
+/// Freezes the parameters that one of `patterns` names, as [`named`] reads them.
 ///
 /// # Errors
-/// [`Error::Setting`] for a pattern that no parameter matches, with the most similar name.
+/// As [`named`].
 pub(crate) fn freeze(parameters: &mut [Parameter], patterns: &[String]) -> Result<()> {
-    for pattern in patterns {
-        let mut matched = false;
-        for parameter in &mut *parameters {
-            if matches(pattern.as_bytes(), parameter.name.as_bytes()) {
-                (parameter.frozen, matched) = (true, true);
-            }
-        }
-        if !matched {
-            let near = nearest(pattern, parameters.iter().map(|p| p.name.as_str()));
-            let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-            let problem = format!("no parameter is called `{pattern}`{near}");
-            return Err(Error::Setting { key: "train.freeze", problem });
-        }
+    for index in named(parameters, patterns)? {
+        parameters[index].frozen = true;
     }
     Ok(())
+}
+
+/// Indices of the parameters that `patterns` name, in which `*` stands for any characters. A parameter has its own name and those of
+/// its tensors in checkpoints. One that several tensors of a checkpoint make up is named by all of them together.
+///
+/// # Errors
+/// [`Error::Setting`] for a pattern that matches no name, with the most similar one, and for tensors of which others make up the same
+/// parameter.
+pub fn named(parameters: &[Parameter], patterns: &[String]) -> Result<Vec<usize>> {
+    let refused = |problem| Error::Setting { key: "train.freeze", problem };
+    let is_named =
+        |name: &str| patterns.iter().any(|pattern| matches(pattern.as_bytes(), name.as_bytes()));
+    let names = |parameter: &Parameter| -> Vec<String> {
+        let parts = parameter.parts.iter().map(|part| part.name.clone());
+        parts.chain([parameter.name.clone()]).collect()
+    };
+    for pattern in patterns {
+        let all: Vec<String> = parameters.iter().flat_map(names).collect();
+        if !all.iter().any(|name| matches(pattern.as_bytes(), name.as_bytes())) {
+            let near = nearest(pattern, all.iter().map(String::as_str));
+            let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            return Err(refused(format!("no parameter is called `{pattern}`{near}")));
+        }
+    }
+    let mut found = vec![];
+    for (index, parameter) in parameters.iter().enumerate() {
+        let of_parts = parameter.parts.iter().map(|part| part.name.as_str());
+        let (some, others): (Vec<&str>, Vec<&str>) = of_parts.partition(|name| is_named(name));
+        if is_named(&parameter.name) || (!some.is_empty() && others.is_empty()) {
+            found.push(index);
+        } else if !some.is_empty() {
+            let [some, others] = [some, others].map(|names| names.join("`, `"));
+            let problem = format!("`{some}` is one parameter with `{others}`: name these as well");
+            return Err(refused(problem));
+        }
+    }
+    Ok(found)
 }
 
 /// Whether `text` is what `pattern` stands for, in which `*` is any characters.
@@ -323,6 +349,22 @@ mod tests {
         }
         let message = freeze(&mut list(), &["wte.wieght".to_owned()]).unwrap_err().to_string();
         assert!(message.contains("did you mean `wte.weight`?"), "{message}");
+    }
+
+    #[test]
+    fn a_parameter_is_named_by_its_tensors_in_checkpoints() {
+        let parts = [("layers.0.q.weight".to_owned(), 1), ("layers.0.k.weight".to_owned(), 1)];
+        let packed = Parameter::new("h.0.qkv.weight", &[2, 3], Init::Zeros).stored_in(parts);
+        let list = [list(), vec![packed]].concat();
+        let of = |patterns: &[&str]| {
+            named(&list, &patterns.iter().map(|&it| it.to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&["layers.0.*"]).unwrap(), [3]);
+        assert_eq!(of(&["*.q.weight", "*.k.weight"]).unwrap(), [3]);
+        assert_eq!(of(&["h.0.*"]).unwrap(), [1, 3]);
+        let message = of(&["*.q.weight"]).unwrap_err().to_string();
+        let expected = "`layers.0.q.weight` is one parameter with `layers.0.k.weight`";
+        assert!(message.contains(expected), "{message}");
     }
 
     #[test]

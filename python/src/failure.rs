@@ -9,6 +9,10 @@ use tightrope::plain;
 
 use crate::words::in_keywords;
 
+/// Advice for a checkpoint that differs from its run.
+const UNLESS_STRICT: &str = "\nTrainer.resume(…, strict=False) goes on with it: weights are taken as they are in the file, and optimizer state of weights \
+                             that weren't trained before begins at 0";
+
 /// The exception that says what `error` says: what is wrong, why, and what to do next.
 pub fn raised(py: Python<'_>, error: &Error) -> PyErr {
     made(py, error).unwrap_or_else(|problem| problem)
@@ -40,6 +44,9 @@ fn made(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     };
     if let Some(help) = help {
         text += &format!("\nhelp: {help}");
+    }
+    if error.is_of_strictness() {
+        text += UNLESS_STRICT;
     }
     let class = py.import("tightrope.errors")?.getattr(class)?;
     Ok(PyErr::from_value(class.call((&*plain::brief(&text),), Some(&figures))?))

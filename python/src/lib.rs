@@ -10,6 +10,7 @@
 //! | `planner` | the same step within other budgets |
 //! | `columns` | a plan as the widget takes it |
 //! | `trainer` | a run |
+//! | `resumed` | checkpoints that a run goes on from |
 //! | `traced` | a model that was written in Python |
 //! | `arrow` | columns for libraries of tables |
 //!
@@ -22,6 +23,7 @@ mod fed;
 mod keywords;
 mod plan;
 mod planner;
+mod resumed;
 mod traced;
 mod trainer;
 mod words;
@@ -36,7 +38,7 @@ mod _engine {
     use pyo3::prelude::*;
     use pyo3::types::PyDict;
     use tightrope::check::{self, Checker, Program};
-    use tightrope::data::ImageDataset;
+    use tightrope::data::{ImageDataset, Weights};
     use tightrope::devices::Spec;
     use tightrope::doctor::Findings;
     use tightrope::verify::Verification;
@@ -82,6 +84,21 @@ mod _engine {
     fn settings() -> Vec<(&'static str, Option<String>, String)> {
         let setting = |it: &tightrope::settings::Setting| (it.key, it.keyword(), it.describe());
         tightrope::settings::LIST.iter().map(setting).collect()
+    }
+
+    /// Tensors of a file or folder of safetensors or of `torch.save` by their names: shape and flat float32.
+    #[pyfunction]
+    fn read_weights(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
+        let read = py.detach(|| {
+            let file = Weights::open(&path)?;
+            let named = |name: &str| Ok((name.to_owned(), file.require(name)?.to_values()?));
+            file.names().map(named).collect::<tightrope::data::Result<Vec<_>>>()
+        });
+        let tensors = PyDict::new(py);
+        for (name, (shape, values)) in read.map_err(|error| raised(py, &error.into()))? {
+            tensors.set_item(name, (shape, values.into_pyarray(py)))?;
+        }
+        Ok(tensors)
     }
 
     /// Compares a device with a recorded reference case; its report as JSON.

@@ -28,6 +28,8 @@ struct Trace {
     predict: Option<Function>,
     /// Tokens of a sample, where samples are sequences.
     tokens: usize,
+    /// Descriptions of the inputs and of the ops of the loss, for checkpoints.
+    described: Vec<String>,
 }
 
 /// The ops of one of the model's functions, in order.
@@ -235,5 +237,9 @@ impl Model for Traced {
 
     fn tokens(&self) -> usize {
         self.trace.tokens
+    }
+
+    fn ops(&self) -> Vec<String> {
+        self.trace.described.clone()
     }
 }

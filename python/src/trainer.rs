@@ -10,10 +10,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Value, json};
 use tightrope::core::Cancel;
-use tightrope::data::Checkpoint;
-use tightrope::data::checkpoint::latest_complete;
 use tightrope::devices::Devices;
-use tightrope::nn::{Sampling, SavedTensor};
+use tightrope::nn::{self, Matched, Sampling, SavedTensor};
 use tightrope::recipe::Recipe;
 use tightrope::run::{Ended, Evaluation, Kept, Run, Samples, Stepped};
 use tightrope::settings::Command;
@@ -23,6 +21,7 @@ use tightrope::{Result, block_on};
 use crate::failure::object;
 use crate::fed::{Fed, Slot};
 use crate::plan::{Asked, Plan, Views};
+use crate::resumed::Resumed;
 use crate::traced::Traced;
 use crate::words::in_keywords;
 use crate::worker::{Stop, Worker};
@@ -49,18 +48,28 @@ impl Training {
     fn start(
         asked: Asked,
         slot: Option<Slot>,
-        resumes: Option<PathBuf>,
+        resumes: Option<Resumed>,
         records: bool,
         stop: Stop,
     ) -> Result<Self> {
         let Asked { settings, model, .. } = &asked;
         let mut recipe = match (model, resumes) {
             (Some(model), from) => {
-                let from = from.map(|path| opened(&path)).transpose()?;
+                let strict = from.as_ref().is_none_or(|from| from.strict);
+                let (from, notes) = from.map(Resumed::open).transpose()?.unzip();
                 let data = Box::new(Fed(slot.unwrap_or_default()));
-                Recipe::own(settings, Arc::<Traced>::clone(model), data, from)?
+                let model = Arc::<Traced>::clone(model);
+                let mut recipe = Recipe::own(settings, model, data, from, strict)?;
+                recipe.notes.extend(notes.unwrap_or_default());
+                recipe
             }
-            (None, Some(path)) => Recipe::resume(settings, Some(&newest(path)))?,
+            (None, Some(from)) if from.strict => {
+                let (path, notes) = from.newest();
+                let mut recipe = Recipe::resume(settings, Some(&path))?;
+                recipe.notes.extend(notes);
+                recipe
+            }
+            (None, Some(from)) => Recipe::resume_changed(settings, &from.last()?)?,
             (None, None) => Recipe::new(settings)?,
         };
         asked.complete(&mut recipe.step);
@@ -86,26 +95,6 @@ impl Training {
         run.cancel_by(Cancel::when(move || stop.requested()));
         Ok(Self { run, dir, views, notes })
     }
-}
-
-/// The newest checkpoint under a directory that is no run's, or the path itself.
-fn newest(path: PathBuf) -> PathBuf {
-    if path.join("run.toml").exists() {
-        return path;
-    }
-    match latest_complete(&path) {
-        Ok((checkpoint, _)) => checkpoint.path,
-        Err(_) => path,
-    }
-}
-
-/// The checkpoint at a path, or the newest under it.
-fn opened(path: &std::path::Path) -> Result<Checkpoint> {
-    Ok(if path.join("checkpoints").is_dir() {
-        latest_complete(path)?.0
-    } else {
-        Checkpoint::open(path)?
-    })
 }
 
 fn stepped(step: &Stepped) -> Value {
@@ -155,9 +144,10 @@ fn samples(counted: usize, inputs: &Bound<'_, PyDict>) -> PyResult<Samples> {
 #[pymethods]
 impl Trainer {
     /// By keywords; `trace` is a model that was traced, in JSON; `resume` a run or a checkpoint that it goes on from; `records`
-    /// whether it gets a run directory; `watch` names tensors that steps keep.
+    /// is true if it gets a run directory; `watch` names tensors that steps keep; `strict` is false if the checkpoint may have edited weights,
+    /// and be of another model or of other frozen weights.
     #[new]
-    #[pyo3(signature = (keywords, trace=None, resume=None, records=false, watch=vec![]))]
+    #[pyo3(signature = (keywords, trace=None, resume=None, records=false, watch=vec![], strict=true))]
     fn new(
         py: Python<'_>,
         keywords: &Bound<'_, PyDict>,
@@ -165,8 +155,10 @@ impl Trainer {
         resume: Option<PathBuf>,
         records: bool,
         watch: Vec<String>,
+        strict: bool,
     ) -> PyResult<Self> {
         let asked = Asked::read(Command::Train, keywords, trace, watch)?;
+        let resume = resume.map(|path| Resumed { path, strict });
         let slot = asked.model.is_some().then(Slot::default);
         let put = slot.clone();
         let worker =
@@ -297,6 +289,63 @@ impl Trainer {
         shaped(py, values, shape)
     }
 
+    /// Names of a state dict, matched to those of the weights: `(found, missing, unexpected)`, where `found` has the name in the state
+    /// dict of each weight that it holds.
+    fn matched<'py>(
+        &self,
+        py: Python<'py>,
+        names: Vec<String>,
+    ) -> PyResult<(Bound<'py, PyDict>, Vec<String>, Vec<String>)> {
+        let Matched { found, missing, unexpected } = self.worker.ask(py, move |training| {
+            block_on(training.run.with_trainer(async |trainer| Ok(trainer.matched(&names))))
+        })?;
+        let by_weight = PyDict::new(py);
+        for (weight, name) in found {
+            by_weight.set_item(weight, name)?;
+        }
+        Ok((by_weight, missing, unexpected))
+    }
+
+    /// Sets weights, by their names, to flat arrays of float32.
+    fn set_weights(&self, py: Python<'_>, values: &Bound<'_, PyDict>) -> PyResult<()> {
+        let mut asked = vec![];
+        for (name, values) in values {
+            let values: PyReadonlyArray1<'_, f32> = values.extract()?;
+            asked.push((name.extract::<String>()?, values.as_slice()?.to_vec()));
+        }
+        let known = self.worker.ask(py, weights)?;
+        let mut found = vec![];
+        for (name, values) in asked {
+            let Some(saved) = known.iter().find(|saved| saved.name == name) else {
+                return Err(PyKeyError::new_err(name));
+            };
+            found.push((saved.clone(), values));
+        }
+        self.worker.ask(py, move |training| training.run.set_weights(found))
+    }
+
+    /// Names of the parameters that are frozen once those that `patterns` name are (`freeze`), or no longer are; None if that changes
+    /// none.
+    fn refrozen(
+        &self,
+        py: Python<'_>,
+        patterns: Vec<String>,
+        freeze: bool,
+    ) -> PyResult<Option<Vec<String>>> {
+        self.worker.ask(py, move |training| {
+            block_on(
+                training.run.with_trainer(async |trainer| {
+                    Ok(refrozen(trainer.weights(), &patterns, freeze)?)
+                }),
+            )
+        })
+    }
+
+    /// Ends its thread and frees its memory. Nothing can be asked of it then.
+    fn close(&self, py: Python<'_>) {
+        self.worker.end(py);
+    }
+
     /// Facts of the run: steps done and in all, bytes, batch, directory.
     fn facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let facts = self.worker.ask(py, |training| {
@@ -307,6 +356,8 @@ impl Trainer {
                 "steps": run.steps(),
                 "tokens": done.tokens,
                 "complete": run.ended() == Some(Ended::Complete),
+                "stopped_early": run.ended() == Some(Ended::OutOfPatience),
+                "adapters": config.lora.is_some(),
                 "measured_peak_bytes": run.allocated_bytes(),
                 "batch": config.batch,
                 "micro_batch": config.micro_batch,
@@ -333,4 +384,29 @@ fn shaped(py: Python<'_>, values: Vec<f32>, shape: Vec<usize>) -> PyResult<Bound
 
 fn weights(training: &mut Training) -> Result<Vec<SavedTensor>> {
     block_on(training.run.with_trainer(async |trainer| Ok(trainer.saved_weights())))
+}
+
+/// Names of the parameters that are frozen once those that `patterns` name are, or no longer are; `None` if that changes none.
+fn refrozen(
+    weights: &nn::Weights,
+    patterns: &[String],
+    freeze: bool,
+) -> nn::Result<Option<Vec<String>>> {
+    let parameters = weights.parameters();
+    let named = nn::named(parameters, patterns)?;
+    let was_frozen = |index: &usize| weights.trained_at(*index).is_none();
+    let is_frozen = |index: &usize| match named.contains(index) {
+        true => freeze,
+        false => was_frozen(index),
+    };
+    if (0..parameters.len()).all(|index| is_frozen(&index) == was_frozen(&index)) {
+        return Ok(None);
+    }
+    let frozen = (0..parameters.len()).filter(is_frozen);
+    let names: Vec<String> = frozen.map(|index| parameters[index].name.clone()).collect();
+    if names.len() == parameters.len() {
+        let problem = "it names every parameter, and leaves none to train".to_owned();
+        return Err(nn::Error::Setting { key: "train.freeze", problem });
+    }
+    Ok(Some(names))
 }

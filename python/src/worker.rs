@@ -1,9 +1,9 @@
 //! A thread that owns what may not leave it, and does there what it is asked to.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
@@ -33,7 +33,9 @@ impl Stop {
 
 /// A thread that owns an `S`. While it works, the interpreter is free, and Ctrl+C is answered.
 pub struct Worker<S> {
-    jobs: Sender<Job<S>>,
+    /// Sender of jobs; `None` once the thread has ended.
+    jobs: Mutex<Option<Sender<Job<S>>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
     stop: Stop,
     /// The process that has the thread: one that was forked from it doesn't.
     process: u32,
@@ -55,7 +57,7 @@ impl<S: 'static> Worker<S> {
         let (made, answer) = channel();
         let stop = Stop::default();
         let own = stop.clone();
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("tightrope".to_owned())
             .spawn(move || match make(own) {
                 Ok(mut owned) => {
@@ -68,7 +70,8 @@ impl<S: 'static> Worker<S> {
             .map_err(|error| {
                 PyRuntimeError::new_err(format!("no thread can be started: {error}"))
             })?;
-        let worker = Self { jobs, stop, process: std::process::id() };
+        let (jobs, thread) = (Mutex::new(Some(jobs)), Mutex::new(Some(thread)));
+        let worker = Self { jobs, thread, stop, process: std::process::id() };
         worker.wait(py, Answer(answer))?;
         Ok(worker)
     }
@@ -97,8 +100,19 @@ impl<S: 'static> Worker<S> {
             // Nobody listens any more where the wait was interrupted.
             let _ = done.send(work(owned));
         });
-        self.jobs.send(job).map_err(|_| ended())?;
+        let sent = locked(&self.jobs).as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
+        if !sent {
+            return Err(ended());
+        }
         self.wait(py, Answer(answer))
+    }
+
+    /// Ends the thread and drops what it owns. Waits for that, as another worker may need the memory.
+    pub fn end(&self, py: Python<'_>) {
+        locked(&self.jobs).take();
+        let thread = locked(&self.thread).take();
+        // A job that panicked has ended the thread already.
+        py.detach(|| thread.map(JoinHandle::join));
     }
 
     fn wait<T: Send>(&self, py: Python<'_>, answer: Answer<tightrope::Result<T>>) -> PyResult<T> {
@@ -121,6 +135,10 @@ impl<S: 'static> Worker<S> {
             }
         }
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn ended() -> PyErr {

@@ -1,9 +1,13 @@
-"""Types: models of users are checked as strictly as mypy can."""
+"""Types: models of users are checked as strictly as mypy can, and by pyright."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import tightrope
 
 MODEL = '''
 from __future__ import annotations
@@ -40,6 +44,9 @@ scores = trainer.predict(x=np.zeros((4, 64))).argmax(-1)
 plan: tr.Plan = tr.plan(Digits(), inputs=inputs)
 peak: int = plan.peak_bytes + sum(plan.by_class.values())
 table = plan.tensors()["name"]
+trainer.weights["up.weight"] = np.zeros((128, 64))
+missing: list[str] = trainer.load_state_dict({"up.bias": np.zeros(128)}, strict=False).missing_keys
+trainer.freeze("up.*")
 found = trainer.evaluate(x=np.zeros((4, 64)), y=np.zeros(4, int))
 if found is not None:
     print(found.perplexity, trainer.weights["up.weight"].shape, scores.shape, table.shape)
@@ -74,3 +81,26 @@ def test_the_package_is_checked(mypy):
     """Names that a later Python brought are found, too."""
     code, text = mypy("-p", "tightrope")
     assert code == 0, text
+
+
+@pytest.fixture
+def pyright(tmp_path):
+    """pyright as of Python 3.10: the errors that it finds in these files."""
+
+    def run(*files):
+        words = [sys.executable, "-m", "pyright", "--outputjson", "--pythonversion", "3.10", "--pythonpath", sys.executable]
+        found = subprocess.run([*words, *map(str, files)], capture_output=True, text=True, cwd=tmp_path)
+        report = json.loads(found.stdout)
+        assert report["summary"]["filesAnalyzed"] >= len(files), found.stderr
+        errors = [it for it in report["generalDiagnostics"] if it["severity"] == "error"]
+        return [f"{it['file']}:{it['range']['start']['line'] + 1}: {it['message']}" for it in errors]
+
+    return run
+
+
+def test_pyright_finds_what_is_wrong_and_nothing_else(pyright, tmp_path):
+    """Language servers of editors are pyright's."""
+    for name, text in (("right.py", MODEL), ("wrong.py", MODEL.replace("self.down(hidden)", "self.down(3)"))):
+        (tmp_path / name).write_text(text)
+    found = pyright(Path(tightrope.__file__).parent, tmp_path / "right.py", tmp_path / "wrong.py")
+    assert len(found) == 1 and "wrong.py" in found[0] and '"Tensor"' in found[0], found

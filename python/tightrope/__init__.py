@@ -17,7 +17,7 @@ from typing import Any
 
 from . import _engine, data, nn
 from .comparison import Comparison, compare
-from .errors import BatchError, DeviceError, DoesNotFit, Error, SettingError
+from .errors import BatchError, DeviceError, DoesNotFit, Error, SettingError, WeightError
 from .functions import (
     abs,
     concat,
@@ -42,6 +42,7 @@ from .nn import Model
 from .plans import Plan, plan
 from .trace import Tensor
 from .training import Evaluation, Step, Trainer, train
+from .weights import IncompatibleKeys
 
 __version__: str = _engine.VERSION
 
@@ -52,12 +53,14 @@ __all__ = [
     "DoesNotFit",
     "Error",
     "Evaluation",
+    "IncompatibleKeys",
     "Model",
     "Plan",
     "SettingError",
     "Step",
     "Tensor",
     "Trainer",
+    "WeightError",
     "abs",
     "compare",
     "concat",

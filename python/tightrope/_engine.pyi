@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["VERSION", "Plan", "Planner", "Trainer", "arrow_stream", "digits", "doctor", "run_checks", "settings", "verify"]
+__all__ = ["VERSION", "Plan", "Planner", "Trainer", "arrow_stream", "digits", "doctor", "read_weights", "run_checks", "settings", "verify"]
 
 VERSION: Final[str]
 """
@@ -122,10 +122,15 @@ class Trainer:
     """
     Trains a model, one step after the other.
     """
-    def __new__(cls, /, keywords: dict, trace: str | None = None, resume: str | PathLike[str] | None = None, records: bool = False, watch: SupportsGetItem[int, str] = ...) -> Trainer:
+    def __new__(cls, /, keywords: dict, trace: str | None = None, resume: str | PathLike[str] | None = None, records: bool = False, watch: SupportsGetItem[int, str] = ..., strict: bool = True) -> Trainer:
         """
         By keywords; `trace` is a model that was traced, in JSON; `resume` a run or a checkpoint that it goes on from; `records`
-        whether it gets a run directory; `watch` names tensors that steps keep.
+        is true if it gets a run directory; `watch` names tensors that steps keep; `strict` is false if the checkpoint may have edited weights,
+        and be of another model or of other frozen weights.
+        """
+    def close(self, /) -> None:
+        """
+        Ends its thread and frees its memory. Nothing can be asked of it then.
         """
     def evaluate(self, /) -> Any | None:
         """
@@ -147,6 +152,11 @@ class Trainer:
         """
         Text that follows a prompt. `sampling` is temperature, top-k, top-p and seed.
         """
+    def matched(self, /, names: SupportsGetItem[int, str]) -> tuple[dict, list[str], list[str]]:
+        """
+        Names of a state dict, matched to those of the weights: `(found, missing, unexpected)`, where `found` has the name in the state
+        dict of each weight that it holds.
+        """
     def notes(self, /) -> list[str]:
         """
         Notes from before the first step: rows that were cut, padding, and a run that takes more than a day.
@@ -160,9 +170,18 @@ class Trainer:
         """
         What `predict` gives of a micro-batch.
         """
+    def refrozen(self, /, patterns: SupportsGetItem[int, str], freeze: bool) -> list[str] | None:
+        """
+        Names of the parameters that are frozen once those that `patterns` name are (`freeze`), or no longer are; None if that changes
+        none.
+        """
     def save(self, /, folder: str | PathLike[str] | None = None) -> Path | None:
         """
         Writes a checkpoint under `folder`, or into the run directory; its path.
+        """
+    def set_weights(self, /, values: dict) -> None:
+        """
+        Sets weights, by their names, to flat arrays of float32.
         """
     def step(self, /, batch: dict | None = None) -> Any | None:
         """
@@ -191,6 +210,11 @@ def digits() -> tuple[Incomplete, Incomplete]:
 def doctor() -> str:
     """
     What the machine has, as JSON.
+    """
+
+def read_weights(path: str | PathLike[str]) -> dict:
+    """
+    Tensors of a file or folder of safetensors or of `torch.save` by their names: shape and flat float32.
     """
 
 def run_checks() -> None:

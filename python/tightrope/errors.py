@@ -33,6 +33,10 @@ class BatchError(Error, ValueError):
     """A batch isn't what the model takes: samples of another number, or labels out of range. The message has their place."""
 
 
+class WeightError(Error, ValueError):
+    """Weights that don't fit the model: missing or unexpected names, another shape, or a number that the precision doesn't hold."""
+
+
 class SettingError(ValueError):
     """A setting is wrong; the message names the nearest one, or what the value must be."""
 

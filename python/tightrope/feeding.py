@@ -69,9 +69,9 @@ def _real(name: str, own: np.ndarray) -> np.ndarray:
 
 def _refuse(name: str, own: np.ndarray, wrong: np.ndarray, why: str) -> None:
     if wrong.any():
-        place = tuple(int(at) for at in np.argwhere(wrong)[0])
-        within = f" at {list(place[1:])}" if len(place) > 1 else ""
-        raise ValueError(f"`{name}`, sample {place[0]}{within}, is {own[place]}, {why}")
+        sample, *rest = place = [int(at) for at in np.argwhere(wrong)[0]]
+        within = f" at {rest}" if rest else ""
+        raise ValueError(f"`{name}`, sample {sample}{within}, is {own[tuple(place)]}, {why}")
 
 
 def parts(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import checks
+from .described import described
 from .nn import Layer, Model
 from .shapes import Batch
 from .trace import Tensor, Trace
@@ -90,8 +91,9 @@ def traced(model: Model, inputs: Mapping[str, tuple[str, Sequence[int]]]) -> Tra
     # Samples that are sequences of ids are counted in tokens.
     sequences = [it["shape"][0] for it in listed if it["dtype"] == "i32" and len(it["shape"]) == 1]
     tokens = max(sequences, default=1)
-    constants = {name: values.reshape(-1) for name, values in last.constants.values()}
-    shapes = [{"name": name, "shape": list(values.shape)} for name, values in last.constants.values()]
+    arrays = dict(last.constants.values())
+    constants = {name: values.reshape(-1) for name, values in arrays.items()}
+    shapes = [{"name": name, "shape": list(values.shape)} for name, values in arrays.items()]
     said = {
         "inputs": listed,
         "constants": shapes,
@@ -99,5 +101,6 @@ def traced(model: Model, inputs: Mapping[str, tuple[str, Sequence[int]]]) -> Tra
         "loss": loss,
         "predict": predict,
         "tokens": tokens,
+        "described": described(loss, listed, arrays, trace.layers),
     }
     return Traced(json.dumps(said), constants)

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from . import _engine, checks
-from .errors import BatchError, Error
+from .errors import BatchError, Error, SettingError
 from .feeding import DTYPES, parts, samples
 from .nn import Model
 from .plans import Inputs, Plan, merged, trace_of
 from .progress import Progress
+from .restart import restarted
 from .watched import Hooks, Kept, Watch
+from .weights import IncompatibleKeys, Init, State, Weights, initial
 
 
 #: Settings by their keywords.
@@ -68,27 +70,6 @@ class Step:
         return cls(heldout=Evaluation(**heldout) if heldout else None, **figures)
 
 
-class Weights(Mapping[str, np.ndarray]):
-    """Weights by name, as checkpoints hold them; each is read from the device when it's asked for."""
-
-    def __init__(self, inner: _engine.Trainer) -> None:
-        self._inner = inner
-        self._shapes = dict(inner.weight_shapes())
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        values: np.ndarray[Any, Any] = self._inner.weight(name)
-        return values
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._shapes)
-
-    def __len__(self) -> int:
-        return len(self._shapes)
-
-    def __repr__(self) -> str:
-        return f"<Weights: {len(self)} tensors>"
-
-
 class Trainer:
     """Trains a model, one step after the other.
 
@@ -101,6 +82,7 @@ class Trainer:
         model: Model | None = None,
         *,
         inputs: Inputs | None = None,
+        init: Init | None = None,
         watch: Sequence[str] = (),
         on: Hooks = (),
         settings: Mapping[str, Any] | None = None,
@@ -109,12 +91,28 @@ class Trainer:
         """As :func:`tightrope.plan`; then allocates the plan, and nothing besides.
 
         Args:
+            init: weights to begin with, all of them: a dict of arrays by name, as PyTorch's ``module.state_dict()``, or a file or
+                folder of safetensors or of ``torch.save``. Without a model of one's own, a path is that of the model that is trained.
             watch: tensors that each step keeps, for :attr:`activations` and :attr:`gradients`: activations as
                 ``plan.tensors()`` names them, a layer for its output, ``grad.`` and a weight's name for its gradient before
                 clipping. ``*`` stands for any characters. The plan counts their bytes.
             on: ``(name, function)``, or several: the function is called with name and array after each step.
         """
-        self._start(model, inputs, Watch(watch, on), merged(keywords, settings))
+        keywords = merged(keywords, settings)
+        begins = init is not None and (model is not None or isinstance(init, Mapping))
+        if init is not None and not begins:
+            keywords["init"] = init
+        state = initial(init) if init is not None and begins else None
+        self._start(model, inputs, Watch(watch, on), keywords)
+        if state is None:
+            return
+        if self._inner.facts()["adapters"]:
+            self._inner.close()
+            raise SettingError(
+                "init= with arrays or for a model of one's own, and lora_rank=: a checkpoint of adapters wouldn't hold these weights, "
+                "so that it couldn't go on; leave lora_rank= out"
+            )
+        self.load_state_dict(state)
 
     def _start(
         self,
@@ -123,13 +121,15 @@ class Trainer:
         watch: Watch,
         keywords: dict[str, Any],
         resume: Path | None = None,
+        strict: bool = True,
     ) -> None:
         self._inputs = dict(inputs or {})
         self._watch = watch
         self._live: Callable[[Step], None] | None = None
         trace = trace_of(model, inputs)
         self._constants = trace.constants if trace else {}
-        self._inner = _engine.Trainer(keywords, trace.text if trace else None, resume, watch=watch.names)
+        self._keywords, self._resumed, self._trace = keywords, resume, trace.text if trace else None
+        self._inner = _engine.Trainer(keywords, self._trace, resume, watch=watch.names, strict=strict)
         self._size = int(self._inner.facts()["batch"])
 
     @classmethod
@@ -141,15 +141,27 @@ class Trainer:
         inputs: Inputs | None = None,
         watch: Sequence[str] = (),
         on: Hooks = (),
+        strict: bool = True,
         settings: Mapping[str, Any] | None = None,
         **keywords: Any,
     ) -> Trainer:
         """Goes on from a run, or from what :meth:`save` wrote, bit for bit.
 
         What isn't said is as it was; what :meth:`save` wrote doesn't know where its data lies, so that ``data`` is said again.
+
+        Args:
+            strict: False if the checkpoint may differ from the run that goes on. Its ``model.safetensors`` may have been edited, a
+                model of one's own may compute its loss otherwise, and other weights may be frozen, by
+                ``settings={"train.freeze": [...]}``. Weights are still found by their names and have their shapes. Optimizer state
+                of weights that were frozen begins at 0. Of a folder with several checkpoints the newest is taken, checked or not.
+
+        Raises:
+            SettingError: the checkpoint is of another model, other data or other frozen weights: a ValueError that names the first
+                difference.
+            Error: the checkpoint is damaged, or was edited.
         """
         trainer = cls.__new__(cls)
-        trainer._start(model, inputs, Watch(watch, on), merged(keywords, settings), Path(path))
+        trainer._start(model, inputs, Watch(watch, on), merged(keywords, settings), Path(path), strict)
         return trainer
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -316,8 +328,65 @@ class Trainer:
 
     @property
     def weights(self) -> Weights:
-        """The weights by name, as arrays of float32."""
-        return Weights(self._inner)
+        """The weights by name, as arrays of float32; ``trainer.weights[name] = array`` sets one."""
+        return Weights(lambda: self._inner)
+
+    def load_state_dict(self, state: State, strict: bool = True) -> IncompatibleKeys:
+        """Sets weights to those of a state dict, as PyTorch's method of this name does: all that it holds, or none.
+
+        Names and shapes are those of :attr:`weights`. A model of Hugging Face takes the names of its class there as well, such as
+        ``GPT2LMHeadModel(…).state_dict()``. Optimizer state and the count of steps stay as they are.
+
+        Args:
+            state: arrays by name, of NumPy, PyTorch or any library with DLPack.
+            strict: False if names may be missing or unexpected; they are returned.
+
+        Raises:
+            WeightError: missing or unexpected names, unless ``strict`` is False; an array of another shape; a number that isn't
+                finite. A RuntimeError, as PyTorch's, and a ValueError.
+            TypeError: no dict of arrays by name.
+        """
+        return self.weights.load(state, strict)
+
+    def freeze(self, *patterns: str) -> None:
+        """Leaves weights as they are from the next step on. Plans the step again, since gradients and optimizer state go.
+
+        All else is kept: weights, optimizer state of the others, the count of steps, the schedule. Names are those of
+        :attr:`weights`, in which ``*`` stands for any characters.
+
+        Raises:
+            SettingError: a name that no weight has, or no weight left to train.
+            DoesNotFit: no plan fits the memory; the trainer is as before.
+            Error: a model with adapters, whose own weights are frozen anyway.
+        """
+        self._refreeze(patterns, True)
+
+    def unfreeze(self, *patterns: str) -> None:
+        """Trains weights from the next step on that were frozen; see :meth:`freeze`.
+
+        Their optimizer state begins at 0. The number of updates that Adam corrects its averages by is the run's, so that their first
+        updates aren't those of a new optimizer.
+        """
+        self._refreeze(patterns, False)
+
+    def _refreeze(self, patterns: Sequence[str], freeze: bool) -> None:
+        for pattern in patterns:
+            if not isinstance(pattern, str):
+                raise TypeError(f"weights are named by texts, and {pattern!r} is none")
+        if self._inner.facts()["adapters"]:
+            raise Error("adapters are trained here, and the model's own weights are frozen: there are no others to freeze or to train")
+        names = self._inner.refrozen(list(patterns), freeze)
+        if names is None:
+            return
+
+        def start(keywords: dict[str, Any], checkpoint: Path) -> _engine.Trainer:
+            return _engine.Trainer(keywords, self._trace, checkpoint, watch=self._watch.names, strict=False)
+
+        before = {name: value for name, value in self._keywords.items() if name not in ("init", "model.init")}
+        after = {**before, "train.freeze": names}
+        self._inner, self._keywords, failure = restarted(self._inner, start, (before, after), self._resumed)
+        if failure is not None:
+            raise failure
 
     @property
     def activations(self) -> Kept:
@@ -343,6 +412,11 @@ class Trainer:
     def steps_done(self) -> int:
         """Steps done, those before a resume included."""
         return int(self._inner.facts()["steps_done"])
+
+    @property
+    def stopped_early(self) -> bool:
+        """True if ``patience`` ended the run: so many evaluations in a row had no lower held-out loss."""
+        return bool(self._inner.facts()["stopped_early"])
 
     @property
     def micro_batch(self) -> int:
@@ -386,6 +460,7 @@ def train(
     heldout = end["heldout"]
     return {
         "steps": facts["steps_done"],
+        "stopped_early": facts["stopped_early"],
         "tokens": facts["tokens"],
         "first_loss": first.loss if first else None,
         "last_loss": last.loss if last else None,

@@ -33,6 +33,14 @@ impl fmt::Debug for Files {
 }
 
 impl Files {
+    /// Of the checkpoint in the folder or the archive at `path`.
+    fn at(path: &Path) -> Result<Self> {
+        Ok(match path.is_file() {
+            true => Self::Archive(Archive::read(path, Bytes::open(path)?)?),
+            false => Self::Folder(BTreeMap::new()),
+        })
+    }
+
     /// The bytes of the file `name` of the checkpoint at `path`.
     fn open(&self, path: &Path, name: &str) -> Result<Bytes> {
         match self {
@@ -63,12 +71,17 @@ impl Checkpoint {
     /// A missing, cut or altered file, naming the file and the tensor.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let files = if path.is_file() {
-            Files::Archive(Archive::read(path, Bytes::open(path)?)?)
-        } else {
-            Files::Folder(BTreeMap::new())
-        };
-        Self::verified(path, files)
+        Self::verified(path, Files::at(path)?, true)
+    }
+
+    /// As [`Checkpoint::open`], of a checkpoint whose weights were changed on purpose: their bytes aren't compared with the manifest's
+    /// checksums, and those of all other files are.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`].
+    pub fn open_edited(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        Self::verified(path, Files::at(path)?, false)
     }
 
     /// Opens an archive in memory; `name` is for messages.
@@ -77,15 +90,22 @@ impl Checkpoint {
     /// As [`Checkpoint::open`].
     pub fn from_archive(name: impl AsRef<Path>, bytes: Vec<u8>) -> Result<Self> {
         let name = name.as_ref();
-        Self::verified(name, Files::Archive(Archive::read(name, bytes.into())?))
+        Self::verified(name, Files::Archive(Archive::read(name, bytes.into())?), true)
     }
 
-    fn verified(path: &Path, mut files: Files) -> Result<Self> {
+    /// `weights` is true if the bytes of the weights are to match their checksums.
+    fn verified(path: &Path, mut files: Files, weights: bool) -> Result<Self> {
         let manifest_path = path.join(MANIFEST);
         let manifest = Manifest::from_text(&manifest_path, &files.hold(path, MANIFEST)?)?;
         let mut unseen: BTreeSet<&str> = manifest.checksums.keys().map(String::as_str).collect();
         let file = manifest.weights_file();
-        let model = verify_tensors(path, &files, file, &manifest, &mut unseen)?;
+        let model = if weights {
+            verify_tensors(path, &files, file, &manifest, &mut unseen)?
+        } else {
+            let is_of_file = |key: &str| key.split_once('/').map_or(key, |(file, _)| file) == file;
+            unseen.retain(|key| !is_of_file(key));
+            SafeTensors::parse(path.join(file), files.open(path, file)?)?
+        };
         let optimizer = verify_tensors(path, &files, OPTIMIZER, &manifest, &mut unseen)?;
         for name in unseen {
             if !is_file_name(name) {
@@ -95,7 +115,7 @@ impl Checkpoint {
                 });
             }
             if hex(xxh3_64(&files.hold(path, name)?)) != manifest.checksums[name] {
-                return Err(altered(path.join(name)));
+                return Err(Error::Altered { path: path.join(name), tensor: None });
             }
         }
         Ok(Self { path: path.to_owned(), manifest, model, optimizer, files })
@@ -164,23 +184,13 @@ fn verify_tensors(
         unseen.remove(key) && manifest.checksums.get(key).is_some_and(|sum| *sum == hex(hash))
     };
     if !matches(file, xxh3_64(tensors.header())) {
-        return Err(altered(path.join(file)));
+        return Err(Error::Altered { path: path.join(file), tensor: None });
     }
     for view in tensors.tensors() {
         if !matches(&format!("{file}/{}", view.name), xxh3_64(view.bytes)) {
-            return Err(Error::Tensor {
-                path: path.join(file),
-                tensor: view.name.to_owned(),
-                problem: "its bytes do not match the checksum in the manifest".to_owned(),
-            });
+            let tensor = Some(view.name.to_owned());
+            return Err(Error::Altered { path: path.join(file), tensor });
         }
     }
     Ok(tensors)
-}
-
-fn altered(path: std::path::PathBuf) -> Error {
-    Error::Checkpoint {
-        path,
-        problem: "its bytes do not match the checksum in the manifest".to_owned(),
-    }
 }

@@ -3,13 +3,19 @@
 use std::path::Path;
 
 use anyhow::anyhow;
+use serde_json::Value;
 use tightrope_data::Checkpoint;
+use tightrope_nn::Model;
 
 use crate::error::{Error, Result};
 use crate::run::{Batches, changed, check_continues};
-use crate::settings::{LIST, Origin, RowFormat, Setting, Settings};
+use crate::settings::{LIST, RowFormat, Setting, Settings};
+use crate::weights::start::trained_with;
 
-/// Whether a checkpoint continues in these settings and this data.
+/// Key of the descriptions of a model's ops in a manifest's model.
+pub(crate) const OPS: &str = "ops";
+
+/// Checks that a checkpoint continues in these settings and this data. Unless `strict`, other weights may be frozen.
 ///
 /// # Errors
 /// A changed seed, storage of the master or of optimizer state, adapter, corpus, tokenizer or split.
@@ -17,6 +23,7 @@ pub(crate) fn check(
     checkpoint: &Checkpoint,
     settings: &Settings,
     data: &dyn Batches,
+    strict: bool,
 ) -> Result<()> {
     check_continues(checkpoint, settings.train.seed, data)?;
     // Checkpoints of earlier versions say nothing of adapters, and have none.
@@ -30,7 +37,7 @@ pub(crate) fn check(
         ("memory.master", true),
         ("memory.optimizer_bits", true),
         ("memory.table_bits", true),
-        ("train.freeze", true),
+        ("train.freeze", strict),
         ("data.format", chats),
         ("data.train_on", chats),
         ("data.packing", chats),
@@ -51,18 +58,39 @@ pub(crate) fn check(
     ] {
         let (was, now) = (shown(&before, key)?, shown(settings, key)?);
         if matters && was != now {
-            return changed(&format!("`{key}`"), was, now);
+            let refused = changed(&format!("`{key}`"), was, now);
+            return match key {
+                "train.freeze" => refused.map_err(Error::unless_strict),
+                _ => refused,
+            };
         }
     }
     Ok(())
 }
 
-/// The settings of a checkpoint that decide numbers.
-fn trained_with(checkpoint: &Checkpoint) -> Result<Settings> {
-    let mut settings = Settings::default();
-    let path = checkpoint.path.display().to_string();
-    settings.read_json(&checkpoint.manifest.settings, &Origin::Checkpoint(path))?;
-    Ok(settings)
+/// Checks that the inputs and ops of the program's own model are those of `checkpoint`.
+///
+/// # Errors
+/// Other inputs or ops of the loss: the first that differs.
+pub(crate) fn check_ops(checkpoint: &Checkpoint, model: &dyn Model) -> Result<()> {
+    let before = checkpoint.manifest.model.get(OPS).and_then(Value::as_array);
+    // Checkpoints of earlier versions describe no ops.
+    let Some(before) = before else { return Ok(()) };
+    let now = model.ops();
+    let pairs = (0..before.len().max(now.len()))
+        .map(|index| (before.get(index).and_then(Value::as_str), now.get(index)));
+    for (was, now) in pairs {
+        let now = now.map(String::as_str);
+        if was != now {
+            let [was, now] = [was, now].map(|op| op.unwrap_or("missing"));
+            return Err(Error::usage(
+                anyhow!("the model has `{now}` where the checkpoint's has `{was}`"),
+                "resume with the model that the run began with",
+            )
+            .unless_strict());
+        }
+    }
+    Ok(())
 }
 
 /// Whether runs that differ in it train to other weights.

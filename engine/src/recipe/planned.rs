@@ -13,7 +13,7 @@ use tightrope_nn::{self as nn, Architecture, TrainerConfig};
 #[cfg(not(target_family = "wasm"))]
 use tightrope_ranks::Launched;
 
-use super::Recipe;
+use super::{OPS, Recipe};
 #[cfg(not(target_family = "wasm"))]
 use crate::check;
 #[cfg(not(target_family = "wasm"))]
@@ -127,7 +127,10 @@ impl Planned {
         }
         let described = Described {
             settings: recipe.record.to_json(|setting| !setting.passing)?,
-            model: serde_json::to_value(model).help("the model doesn't fit JSON: report it")?,
+            model: match (&model, step.config().model.ops()) {
+                (None, ops) if !ops.is_empty() => json!({ OPS: ops }),
+                _ => serde_json::to_value(model).help("the model doesn't fit JSON: report it")?,
+            },
             files: files.into_iter().collect(),
         };
         Ok(Parts {

@@ -6,6 +6,8 @@ use std::pin::Pin;
 #[cfg(not(target_family = "wasm"))]
 use tightrope_core::Ranks;
 use tightrope_core::{Backend, DeviceError};
+#[cfg(not(target_family = "wasm"))]
+use tightrope_nn::SavedTensor;
 use tightrope_nn::{self as nn, Done, LearningRate, Trainer};
 
 use super::Batches;
@@ -29,6 +31,9 @@ pub(super) struct Origin<'a> {
     pub(super) rate: LearningRate,
     pub(super) reopen: Reopen<'a>,
     pub(super) threads: usize,
+    /// Frozen weights that the program set, which no copy of what steps change holds.
+    #[cfg(not(target_family = "wasm"))]
+    pub(super) replaced: Vec<(SavedTensor, Vec<f32>)>,
     /// Ids that end a text besides the tokenizer's own.
     pub(super) ends: Vec<u32>,
     /// What there is to tell of devices that were lost.
@@ -63,7 +68,12 @@ impl nn::Origin for Origin<'_> {
             trainer.join(ranks)?;
             self.data.share(trainer.own_samples());
         }
-        self.start.fill(trainer, &self.places, self.rate.steps)
+        let done = self.start.fill(trainer, &self.places, self.rate.steps)?;
+        #[cfg(not(target_family = "wasm"))]
+        for (saved, values) in &self.replaced {
+            crate::block_on(trainer.set_saved(saved, values))?;
+        }
+        Ok(done)
     }
 
     async fn queue(&mut self, trainer: &mut Trainer, at: Done) -> Result<()> {

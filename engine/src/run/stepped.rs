@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tightrope_nn::{Done, Trainer};
+use tightrope_nn::{Done, Exported, Trainer};
 
 use super::evaluate::Evaluation;
 use crate::error::Result;
@@ -55,9 +55,9 @@ pub struct Stepped {
 /// A tensor as a step left it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kept {
-    /// The name that it was asked for by; its own, where that was a pattern.
+    /// The name that it was asked for by; its own, where that was a pattern. A gradient has that of its weight in checkpoints.
     pub name: String,
-    /// Extents.
+    /// Extents, which are those of its weight in checkpoints for a gradient.
     pub shape: Vec<usize>,
     /// Elements in row-major order.
     pub values: Vec<f32>,
@@ -66,13 +66,8 @@ pub struct Kept {
 impl Kept {
     /// What the last step left in the tensors that are watched.
     pub(super) async fn of(trainer: &mut Trainer) -> Result<Vec<Self>> {
-        let values = trainer.watched_values().await?;
-        let kept = trainer.watched().iter().zip(values);
-        let kept = kept.map(|(watched, values)| Self {
-            name: watched.name.clone(),
-            shape: watched.shape.clone(),
-            values,
-        });
+        let kept = trainer.watched_exported().await?.into_iter();
+        let kept = kept.map(|Exported { name, shape, values }| Self { name, shape, values });
         Ok(kept.collect())
     }
 }

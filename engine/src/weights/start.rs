@@ -2,12 +2,13 @@
 
 use anyhow::{Context as _, anyhow};
 use tightrope_data::{Base, Checkpoint, Normalization};
-use tightrope_nn::{Done, Trainer};
+use tightrope_nn::{Done, TrainError, Trainer};
 
 use super::source::{Places, Source};
 use super::teacher;
-use crate::checkpoint::{done, load_optimizer, load_weights};
+use crate::checkpoint::{done, load_optimizer, load_optimizer_of_both, load_weights};
 use crate::error::{Error, Help as _, Result};
+use crate::settings::{Origin, Settings};
 
 /// Where the weights come from.
 pub enum Start {
@@ -106,9 +107,15 @@ impl Start {
     }
 }
 
-/// Sets what the optimizer keeps, and says how far the run of `checkpoint` had come.
+/// Sets what the optimizer keeps, and says how far the run of `checkpoint` had come. If other weights were frozen, the state of those
+/// that are trained in both is set.
 fn resumed(trainer: &mut Trainer, checkpoint: &Checkpoint, steps: u64) -> Result<Done> {
-    restore_optimizer(trainer, checkpoint)?;
+    // In a browser no run freezes others than its checkpoint.
+    let load = match !cfg!(target_family = "wasm") && freezes_others(trainer, checkpoint)? {
+        true => load_optimizer_of_both,
+        false => load_optimizer,
+    };
+    restore_optimizer(trainer, checkpoint, load)?;
     let done = done(&checkpoint.manifest);
     if done.steps > steps {
         return Err(Error::usage(
@@ -119,12 +126,30 @@ fn resumed(trainer: &mut Trainer, checkpoint: &Checkpoint, steps: u64) -> Result
     Ok(done)
 }
 
+/// True if the run of `checkpoint` froze other weights than `trainer` does. A program that describes no settings says nothing of it.
+fn freezes_others(trainer: &Trainer, checkpoint: &Checkpoint) -> Result<bool> {
+    let is_described = checkpoint.manifest.settings.is_object();
+    Ok(is_described && trained_with(checkpoint)?.train.freeze != trainer.config().frozen)
+}
+
+/// The settings of a checkpoint that decide numbers.
+pub(crate) fn trained_with(checkpoint: &Checkpoint) -> Result<Settings> {
+    let mut settings = Settings::default();
+    let path = checkpoint.path.display().to_string();
+    settings.read_json(&checkpoint.manifest.settings, &Origin::Checkpoint(path))?;
+    Ok(settings)
+}
+
 /// Sets optimizer state and loss scale to those of a checkpoint.
 ///
 /// # Errors
 /// State of another optimizer or model, and those of the device.
-fn restore_optimizer(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<()> {
-    load_optimizer(trainer, checkpoint)
+fn restore_optimizer(
+    trainer: &mut Trainer,
+    checkpoint: &Checkpoint,
+    load: fn(&mut Trainer, &Checkpoint) -> std::result::Result<(), TrainError>,
+) -> Result<()> {
+    load(trainer, checkpoint)
         .with_context(|| format!("can't resume from `{}`", checkpoint.path.display()))
         .help("resume with the optimizer and model that the run began with, or start a new run")
 }

@@ -4,9 +4,11 @@ use tightrope_core::Role;
 
 use super::{TrainError, Trainer, lacking};
 use crate::handles::LossesHandles;
+use crate::import::{Exported, export};
 use crate::inputs::Batch;
 use crate::outputs::Decode;
-use crate::watch::Watched;
+use crate::watch::{GRADIENT, Watched};
+use crate::weights::matches;
 
 impl Trainer {
     /// The logits of a batch of micro-batch size, without dropout, and their shape: of a trainer that was planned with
@@ -104,5 +106,33 @@ impl Trainer {
             values.push(self.session.read_values(tensor).await?);
         }
         Ok(values)
+    }
+
+    /// As [`Trainer::watched_values`], with gradients in the names, shapes and layouts that checkpoints have their weights in: only
+    /// those that are asked for, of a parameter that several tensors of a checkpoint make up.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub async fn watched_exported(&mut self) -> Result<Vec<Exported>, TrainError> {
+        let all = self.watched_values().await?;
+        let mut exported = vec![];
+        for (Watched { name, shape, .. }, values) in self.watched().iter().zip(all) {
+            let of = name.strip_prefix(GRADIENT);
+            let parameter = of.and_then(|of| self.parameters().iter().find(|it| it.name == of));
+            let Some(parameter) = parameter.filter(|it| !it.parts.is_empty()) else {
+                let (name, shape) = (name.clone(), shape.clone());
+                exported.push(Exported { name, shape, values });
+                continue;
+            };
+            let is_asked = |part: &Exported| {
+                let patterns = &self.config().watch;
+                let mut names = [name, &part.name].into_iter();
+                names.any(|name| patterns.iter().any(|it| matches(it.as_bytes(), name.as_bytes())))
+            };
+            let parts = export(parameter, &values).into_iter();
+            let parts = parts.map(|it| Exported { name: format!("{GRADIENT}{}", it.name), ..it });
+            exported.extend(parts.filter(is_asked));
+        }
+        Ok(exported)
     }
 }
