@@ -201,18 +201,6 @@ impl Recipe {
         }
     }
 
-    /// The recipe of a new run that goes on from the checkpoint at `path`, whose weights may have been edited. Other weights may be frozen:
-    /// optimizer state of weights that were frozen begins at 0.
-    ///
-    /// # Errors
-    /// As [`Recipe::resume`].
-    #[cfg(not(target_family = "wasm"))]
-    pub fn resume_changed(said: &Settings, path: &Path) -> Result<Self> {
-        let checkpoint = Checkpoint::open_edited(path)
-            .help("name the folder of a checkpoint, such as checkpoints/step-100 of a run")?;
-        Self::from_checkpoint(said, Source::of_checkpoint(checkpoint, Vec::new())?, false)
-    }
-
     /// The recipe of a run that goes on in its directory.
     fn of_run(said: &Settings, dir: &Path) -> Result<Self> {
         let file = dir.join(RUN_SETTINGS);

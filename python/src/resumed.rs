@@ -30,7 +30,7 @@ impl Resumed {
         }
         match latest_complete(&self.path) {
             Ok((checkpoint, skipped)) => Ok((checkpoint, notes(&skipped))),
-            // What is wrong with the newest one says more than that none is complete.
+            // The damage of the newest one says more than that none is complete.
             Err(_) => Ok((Checkpoint::open(self.last()?)?, vec![])),
         }
     }

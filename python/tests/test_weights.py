@@ -32,10 +32,11 @@ class Tanh(Curve):
 
 
 class Picture(tr.Model):
-    """A convolution, whose kernel the engine holds flat."""
+    """A convolution, whose weight is a matrix in the engine."""
 
-    def __init__(self):
-        self.conv, self.down = tr.nn.Conv2d(1, 8, 3, padding=1), tr.nn.Linear(8 * 36, 4)
+    def __init__(self, channels_first):
+        self.conv = tr.nn.Conv2d(1, 8, 3, padding=1, channels_first=channels_first)
+        self.down = tr.nn.Linear(8 * 36, 4)
 
     def loss(self, x, y):
         return tr.nn.cross_entropy(self.down(tr.nn.relu(self.conv(x)).reshape(-1, 8 * 36)), y)
@@ -319,7 +320,7 @@ def test_a_checkpoint_whose_weights_were_edited(tmp_path, tiny):
             resumed = again(place, strict=False)
             np.testing.assert_array_equal(resumed.weights[name], 0.5 * trainer.weights[name])
             assert resumed.steps_done == 1
-        # What isn't a weight is still checked.
+        # Optimizer state is still checked.
         (path / "optimizer.safetensors").write_bytes((path / "optimizer.safetensors").read_bytes()[:-1])
         with pytest.raises(tr.Error):
             again(path, strict=False)
@@ -373,13 +374,14 @@ def test_a_changed_model_is_refused_on_resume(tmp_path):
 
 def test_weights_and_gradients_have_one_name_and_one_shape(tiny):
     random = np.random.default_rng(1)
-    pictures = dict(inputs={"x": ("f32", (1, 6, 6)), "y": ("i32", ())}, batch=4)
-    trainer = tr.Trainer(Picture(), **pictures, watch=["grad.*"], **PLAIN, **CPU)
-    before = dict(trainer.weights)
-    trainer.step(x=random.normal(size=(4, 1, 6, 6)), y=random.integers(0, 4, 4))
-    assert set(trainer.gradients) == set(before) and trainer.gradients["conv.weight"].shape == (8, 1, 3, 3)
-    for name, gradient in trainer.gradients.items():
-        np.testing.assert_allclose(trainer.weights[name], before[name] - 0.1 * gradient, atol=1e-6)
+    for shape, kernel in (((1, 6, 6), (8, 1, 3, 3)), ((6, 6, 1), (8, 3, 3, 1))):
+        pictures = dict(inputs={"x": ("f32", shape), "y": ("i32", ())}, batch=4)
+        trainer = tr.Trainer(Picture(shape[0] == 1), **pictures, watch=["grad.*"], **PLAIN, **CPU)
+        before = dict(trainer.weights)
+        trainer.step(x=random.normal(size=(4, *shape)), y=random.integers(0, 4, 4))
+        assert set(trainer.gradients) == set(before) and trainer.gradients["conv.weight"].shape == kernel
+        for name, gradient in trainer.gradients.items():
+            np.testing.assert_allclose(trainer.weights[name], before[name] - 0.1 * gradient, atol=1e-6)
 
     plain = {**PLAIN, "steps": 4}
     for keywords in (dict(preset="tiny"), dict(preset="llama-tiny"), dict(preset="tiny", lora_rank=2)):
@@ -446,7 +448,7 @@ class TestWithPyTorch:
         loss = ((module(given["x"]) - given["y"]) ** 2).mean()
         loss.backward()
         optimizer.step()
-        return float(loss)
+        return float(loss.detach())
 
     def test_a_state_dict_begins_a_run(self, torch, module):
         trainer = curve(init=module.state_dict())

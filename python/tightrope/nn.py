@@ -223,7 +223,9 @@ class Attention(Layer):
 class Conv2d(Layer):
     """A convolution: (batch, height, width, channels) to (batch, height, width, outputs).
 
-    ``channels_first`` is for images as PyTorch has them, (batch, channels, height, width); the output has channels last.
+    ``channels_first`` is for images as PyTorch has them, (batch, channels, height, width); the output has channels last. The weight is
+    laid out as the image: (outputs, channels, height, width) with ``channels_first``, as PyTorch's, else (outputs, height, width,
+    channels).
     """
 
     def __init__(

@@ -7,13 +7,33 @@ use serde_json::Value;
 use tightrope_data::Checkpoint;
 use tightrope_nn::Model;
 
+#[cfg(not(target_family = "wasm"))]
+use super::Recipe;
+#[cfg(not(target_family = "wasm"))]
+use crate::error::Help as _;
 use crate::error::{Error, Result};
 use crate::run::{Batches, changed, check_continues};
 use crate::settings::{LIST, RowFormat, Setting, Settings};
+#[cfg(not(target_family = "wasm"))]
+use crate::weights::Source;
 use crate::weights::start::trained_with;
 
 /// Key of the descriptions of a model's ops in a manifest's model.
 pub(crate) const OPS: &str = "ops";
+
+#[cfg(not(target_family = "wasm"))]
+impl Recipe {
+    /// The recipe of a new run that goes on from the checkpoint at `path`, whose weights may have been edited. Other weights may be frozen:
+    /// optimizer state of weights that were frozen begins at 0.
+    ///
+    /// # Errors
+    /// As [`Recipe::resume`].
+    pub fn resume_changed(said: &Settings, path: &Path) -> Result<Self> {
+        let checkpoint = Checkpoint::open_edited(path)
+            .help("name the folder of a checkpoint, such as checkpoints/step-100 of a run")?;
+        Self::from_checkpoint(said, Source::of_checkpoint(checkpoint, Vec::new())?, false)
+    }
+}
 
 /// Checks that a checkpoint continues in these settings and this data. Unless `strict`, other weights may be frozen.
 ///
