@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     memory::trace_panics_alone();
     #[cfg(unix)]
     if let Err(error) = memory::listen() {
-        eprintln!("note: running out of memory will end in an abort: {error}");
+        output::note(&format!("note: running out of memory will end in an abort: {error}"));
     }
     #[cfg(target_os = "linux")]
     name_a_runtime_folder();
@@ -64,17 +64,31 @@ fn check_kernels() {
             let program = Program { path, arguments: vec![CHECKS.into()] };
             check::enable(Checker::new(program, output::note));
         }
-        Err(error) => eprintln!("kernels go unchecked: this program isn't found again: {error}"),
+        Err(error) => {
+            output::note(&format!("kernels go unchecked: this program isn't found again: {error}"))
+        }
     }
 }
 
 /// Vulkan's loader asks for a Wayland display, whose library complains on stderr where nobody is logged in. A folder without a
-/// display is the same answer in silence.
+/// display is the same answer in silence. It's one into which nobody else can put a display: the cache, or one of the system's that holds none.
 #[cfg(target_os = "linux")]
 fn name_a_runtime_folder() {
     const FOLDER: &str = "XDG_RUNTIME_DIR";
-    if std::env::var_os(FOLDER).is_none() {
-        // SAFETY: the program has one thread yet.
-        unsafe { std::env::set_var(FOLDER, std::env::temp_dir()) };
+    let named = std::env::var_os(FOLDER).map(std::path::PathBuf::from);
+    if named.is_some_and(|folder| is_own(&folder)) {
+        return;
     }
+    let folder = tightrope::machine::cache_folder().unwrap_or_else(|| "/proc".into());
+    // SAFETY: the program has one thread yet.
+    unsafe { std::env::set_var(FOLDER, folder) };
+}
+
+/// Returns true if a folder is this user's and nobody else can write to it.
+#[cfg(target_os = "linux")]
+fn is_own(folder: &std::path::Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let own = std::fs::metadata("/proc/self").map(|process| process.uid());
+    let found = std::fs::metadata(folder);
+    found.is_ok_and(|found| own.is_ok_and(|own| found.uid() == own) && found.mode() & 0o022 == 0)
 }

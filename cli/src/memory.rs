@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use signal_hook::consts::SIGABRT;
 use signal_hook::low_level::{exit, register};
 
+use crate::output;
+
 /// Bytes of the allocation that was refused last; 0 before the first one.
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
 
@@ -100,7 +102,7 @@ pub fn trace_panics_alone() {
     unsafe { std::env::remove_var(ASKED) };
     std::panic::set_hook(Box::new(|panic| {
         TRACING.store(true, Ordering::Relaxed);
-        eprintln!("{panic}\n{}", Backtrace::force_capture());
+        output::note(&format!("{panic}\n{}", Backtrace::force_capture()));
         TRACING.store(false, Ordering::Relaxed);
     }));
 }

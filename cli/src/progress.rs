@@ -98,7 +98,7 @@ impl Progress {
 
     /// Shows a text of one or more lines above the live line.
     pub fn note(&mut self, text: &str) {
-        let text = &*plain::escaped(text);
+        let text = &*plain::brief(text);
         match &mut self.output {
             // `println` shows nothing where the bar is hidden, `suspend` always.
             Output::Live(bar) => bar.suspend(|| eprintln_lossy(text)),

@@ -1,6 +1,5 @@
 //! Ctrl+C, and signals that ask a program to end: what it computes stops, and it ends with a checkpoint.
 
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -12,6 +11,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::{exit, register};
 use tightrope::core::Cancel;
+use tightrope::data::files;
 
 /// Signals that ask a program to end: Ctrl+C and SIGTERM, that of a closed terminal, and those of batch systems before time is up.
 #[cfg(unix)]
@@ -84,7 +84,7 @@ impl Interrupt {
 
 /// Whether the process ignores a signal. Linux says so, in a line of bits; elsewhere no signal is taken to be ignored.
 fn is_ignored(signal: i32) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = files::read_system("/proc/self/status").unwrap_or_default();
     let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let bits = bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0);
     (bits >> (signal - 1)) & 1 == 1

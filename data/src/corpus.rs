@@ -10,10 +10,14 @@ mod json;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) mod lenient;
 mod packed;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) mod pages;
 mod parquet;
 mod saved;
 mod shards;
 mod splits;
+#[cfg(not(target_family = "wasm"))]
+mod thrift;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -216,22 +220,13 @@ pub(crate) fn check_holdout(holdout: f64) -> Result<()> {
 /// UTF-8 text behind an optional byte-order mark.
 fn text(name: &str, bytes: Bytes, tokenizer: &Tokenizer) -> Result<Ids> {
     let skip = if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
-    let valid = utf8(name, &bytes)?;
     if matches!(tokenizer, Tokenizer::Byte) {
+        bytes.check_text(name)?;
         return Ok(Ids::Text { bytes, skip });
     }
     let mut encoder = Encoder::new(tokenizer)?;
-    encoder.document(&valid[skip..])?;
+    encoder.document(&bytes.text(name)?[skip..])?;
     Ok(encoder.finish())
-}
-
-/// Text, where it is text.
-pub(crate) fn utf8<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str> {
-    if bytes.starts_with(b"PK\x03\x04") {
-        return Err(Error::Format { name: name.to_owned(), kind: "a zip archive" });
-    }
-    std::str::from_utf8(bytes)
-        .map_err(|e| Error::NotUtf8 { name: name.to_owned(), offset: e.valid_up_to() })
 }
 
 #[cfg(test)]

@@ -37,8 +37,7 @@ pub mod files;
 mod images;
 #[cfg(not(target_family = "wasm"))]
 mod labelled;
-#[cfg(not(target_family = "wasm"))]
-mod limits;
+pub mod limits;
 mod loader;
 mod masking;
 mod packing;

@@ -1,9 +1,15 @@
-//! The one bound on what readers make of what they read: a few hundred bytes can stand for gigabytes.
+//! The bounds on files that are read whole, and on what readers make of what they read: a few hundred bytes can stand for gigabytes.
 //!
-//! Packed files and rows of Parquet count against it. [`VARIABLE`] in the environment raises it.
+//! [`VARIABLE`] in the environment raises each of them.
 
-/// The environment variable that raises the bound, in bytes.
-pub(crate) const VARIABLE: &str = "TIGHTROPE_MAX_UNPACKED";
+/// The environment variable that raises the bounds, in bytes.
+const VARIABLE: &str = "TIGHTROPE_MAX_UNPACKED";
+/// Bytes at most of a file that describes others: `config.json`, an index, a plan, a template.
+pub const DESCRIPTION: u64 = 16 << 20;
+/// Bytes at most of a file of a tokenizer: those of 262,144 tokens have 33 MB.
+pub const TOKENS: u64 = 256 << 20;
+/// Bytes at most of a line of JSON.
+const LINE: u64 = 32 << 20;
 /// Bytes that any file may become.
 const LEAST: u64 = 16 << 20;
 /// Times its own size that a file may become besides: texts that are packed well become 30 times larger.
@@ -18,12 +24,11 @@ pub(crate) struct Made {
 impl Made {
     /// The count for a file of `size` bytes.
     pub fn of(size: usize) -> Self {
-        let raised = std::env::var(VARIABLE).ok().and_then(|bytes| bytes.parse().ok());
-        let most = LEAST.saturating_add(TIMES.saturating_mul(size as u64));
-        Self { most: most.max(raised.unwrap_or(0)), made: 0 }
+        Self { most: raised(LEAST.saturating_add(TIMES.saturating_mul(size as u64))), made: 0 }
     }
 
     /// Bytes that may be made in all.
+    #[cfg(not(target_family = "wasm"))]
     pub fn most(&self) -> u64 {
         self.most
     }
@@ -44,5 +49,53 @@ impl Made {
              if it can be trusted",
             self.most
         )
+    }
+}
+
+/// The lines of a text, each with the place where it begins. One that is too long, of a file that may have no end, is an error, and the last.
+pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Result<(usize, &[u8]), String>> {
+    let most = usize::try_from(raised(LINE)).unwrap_or(usize::MAX);
+    let mut next = Some(0);
+    std::iter::from_fn(move || {
+        let start = next?;
+        let rest = &text[start..];
+        let end = rest.iter().take(most).position(|&byte| byte == b'\n');
+        next = end.map(|end| start + end + 1);
+        match end {
+            Some(end) => Some(Ok((start, &rest[..end]))),
+            None if rest.len() >= most => Some(Err(format!(
+                "it has more than {most} bytes; set {VARIABLE} to more if it can be trusted"
+            ))),
+            None => Some(Ok((start, rest))),
+        }
+    })
+}
+
+/// A bound as it is, or as [`VARIABLE`] raises it.
+pub(crate) fn raised(most: u64) -> u64 {
+    let raised = std::env::var(VARIABLE).ok().and_then(|bytes| bytes.parse().ok());
+    most.max(raised.unwrap_or(0))
+}
+
+/// The refusal of a file that is too long.
+pub(crate) fn too_long(length: u64, most: u64) -> String {
+    format!(
+        "it has {length} bytes, and at most {most} are read; set {VARIABLE} to more bytes if it can be trusted"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_their_places_and_an_endless_one_is_refused() {
+        let found: Vec<(usize, &[u8])> = lines(b"a\n\nbc").map(Result::unwrap).collect();
+        assert_eq!(found, [(0, &b"a"[..]), (2, b""), (3, b"bc")]);
+        let mut text = b"a\n".to_vec();
+        text.resize(2 + LINE as usize, 0);
+        let found: Vec<_> = lines(&text).collect();
+        assert_eq!(found.len(), 2);
+        assert!(found[1].as_ref().unwrap_err().contains(VARIABLE));
     }
 }

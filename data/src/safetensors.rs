@@ -111,7 +111,8 @@ impl SafeTensors {
                 "its header does not start with '{'; it may be another format".to_owned(),
             ));
         }
-        let header: Header = serde_json::from_slice(header)
+        // A copy, which stays text whoever writes the file.
+        let header: Header = serde_json::from_slice(&header.to_vec())
             .map_err(|e| file(format!("its header is not valid ({e}); fetch it again")))?;
         let mut entries = header
             .tensors

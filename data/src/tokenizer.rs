@@ -4,6 +4,8 @@ use std::path::Path;
 
 use crate::masking::Specials;
 use crate::{Error, Result};
+#[cfg(not(target_family = "wasm"))]
+use crate::{files, limits};
 
 #[cfg(not(target_family = "wasm"))]
 mod byte_level;
@@ -66,11 +68,18 @@ impl Tokenizer {
     #[cfg(not(target_family = "wasm"))]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let bytes = crate::bytes::Bytes::open(path)?;
+        let read = |path: &Path| files::read(path, limits::TOKENS).map_err(Error::io("read", path));
+        let bytes = read(path)?;
+        let mut beside = std::collections::BTreeMap::new();
+        for name in huggingface::BESIDE.into_iter().chain([byte_level::MERGES, "config.json"]) {
+            let file = path.with_file_name(name);
+            if file.exists() {
+                beside.insert(name, read(&file)?);
+            }
+        }
         let name = path.display().to_string();
         let file = path.file_name().unwrap_or_default().to_string_lossy();
-        let beside = |file: &str| crate::bytes::Bytes::open(&path.with_file_name(file)).ok();
-        Self::read(&name, &file, &bytes, &|file| beside(file).map(|bytes| bytes.to_vec()))
+        Self::read(&name, &file, &bytes, &|file| beside.get(file).cloned())
     }
 
     /// Reads the bytes of the file that is called `file`, as [`Tokenizer::open`] does; `beside` gives those of the files beside it, and `name` is

@@ -40,8 +40,9 @@ pub(crate) fn entries(bytes: &[u8]) -> Result<Vec<Entry>, String> {
     if archive.has(&order) && &bytes[archive.checked(bytes, &order)?] != b"little" {
         return Err(format!("its bytes are in another order than little-endian; {CONVERT}"));
     }
-    let pickle = &bytes[archive.checked(bytes, &format!("{root}/data.pkl"))?];
-    let tensors = pickle::tensors(pickle).map_err(|problem| format!("{problem}; {CONVERT}"))?;
+    // A copy, which stays text whoever writes the file.
+    let pickle = bytes[archive.checked(bytes, &format!("{root}/data.pkl"))?].to_vec();
+    let tensors = pickle::tensors(&pickle).map_err(|problem| format!("{problem}; {CONVERT}"))?;
     let mut entries = Vec::with_capacity(tensors.len());
     // Tied weights share one.
     let mut storages: HashMap<&str, Range<usize>> = HashMap::new();

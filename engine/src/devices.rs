@@ -400,7 +400,7 @@ pub fn open_cuda(ordinal: usize) -> std::result::Result<Cuda, String> {
         let device = Emulated::new(std::env::temp_dir(), 1).with_faults(Faults::read(&faults)?);
         return Ok(Cuda::new(Box::new(device)));
     }
-    let kernels = machine::cache_folder().unwrap_or_else(std::env::temp_dir).join("cuda");
+    let kernels = machine::kernel_folder();
     #[cfg(feature = "emulation")]
     if let Some(faults) = emulated_faults() {
         let device = Emulated::new(kernels, 1).with_faults(Faults::read(&faults)?);

@@ -2,14 +2,13 @@
 //! numbers that is asked for or of the model that it comes from, with that model's other files, and with adapters merged into the weights that they are beside.
 
 use std::cell::RefCell;
-use std::fs;
 use std::io;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
 use serde_json::{Value, json};
 use tightrope_core::{DType, Type};
-use tightrope_data::{Tensor, Tokenizer, safetensors};
+use tightrope_data::{Tensor, Tokenizer, files, safetensors};
 use tightrope_nn::{Architecture, Import, Lora, Parameter, export as parts_of};
 
 use crate::checkpoint::{fits_dtype, write_values};
@@ -122,7 +121,7 @@ pub fn export(path: &Path, said: &Settings, form: Form, out: &Path) -> Result<()
     written.with_context(|| format!("can't write `{}`", weights.display())).help(FULL)?;
     for (name, bytes) in files {
         let file = out.join(&name);
-        fs::write(&file, bytes)
+        files::write(&file, bytes)
             .with_context(|| format!("can't write `{}`", file.display()))
             .help(FULL)?;
     }

@@ -17,6 +17,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use tightrope_data::files::read_system;
 
 pub use limits::{CpuQuota, MemoryLimit};
 #[cfg(not(target_family = "wasm"))]
@@ -75,7 +76,7 @@ impl Machine {
 
 /// Name of the processor.
 pub fn model() -> String {
-    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let info = read_system("/proc/cpuinfo").unwrap_or_default();
     model_name(&info).unwrap_or(std::env::consts::ARCH).to_owned()
 }
 
@@ -118,7 +119,7 @@ pub(crate) fn features() -> Vec<&'static str> {
 
 fn caches(folder: &Path) -> Vec<Cache> {
     let read = |path: &Path, name: &str| {
-        fs::read_to_string(path.join(name)).map(|text| text.trim().to_owned()).ok()
+        read_system(path.join(name)).map(|text| text.trim().to_owned()).ok()
     };
     let cache = |path: &Path| {
         Some(Cache {
@@ -148,7 +149,7 @@ fn memory(key: &str) -> Option<u64> {
 
 /// Bytes of a line of a file such as `/proc/meminfo`.
 fn listed(file: &str, key: &str) -> Option<u64> {
-    kilobytes(field(&fs::read_to_string(file).ok()?, key)?)
+    kilobytes(field(&read_system(file).ok()?, key)?)
 }
 
 /// Bytes of `3060 kB`.
@@ -230,7 +231,7 @@ fn part(own: usize, all: usize, ranks: usize) -> usize {
 /// Cores of all ranks on this machine, of which this one may run on `own`: as many, but where its launcher may run on others too, and
 /// so has given each its own.
 fn cores_of_ranks(own: usize) -> usize {
-    let status = |process: &str| fs::read_to_string(format!("/proc/{process}/status")).ok();
+    let status = |process: &str| read_system(format!("/proc/{process}/status")).ok();
     let of_launcher = || {
         let this = status("self")?;
         let launcher = status(field(&this, "PPid:")?)?;
@@ -272,10 +273,22 @@ fn ranks_here() -> usize {
     1
 }
 
-/// Where Tightrope keeps what it can make again: rates of devices, compiled kernels.
+/// The cache: rates of devices, compiled kernels. `None` if others can write there too, since the code of a
+/// kernel is run.
 #[cfg(not(target_family = "wasm"))]
 pub fn cache_folder() -> Option<PathBuf> {
-    dirs::cache_dir().map(|caches| caches.join("tightrope"))
+    let folder = dirs::cache_dir()?.join("tightrope");
+    #[cfg(unix)]
+    if folder.exists() && !tightrope_data::files::is_private(&folder) {
+        return None;
+    }
+    Some(folder)
+}
+
+/// The folder of compiled kernels: in the cache, or else in a temporary folder of this user.
+#[cfg(feature = "cuda")]
+pub(crate) fn kernel_folder() -> PathBuf {
+    cache_folder().unwrap_or_else(tightrope_data::files::temporary_folder).join("cuda")
 }
 
 /// Where Tightrope keeps what it can make again: nowhere in a browser.

@@ -25,12 +25,12 @@
 mod measure;
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
 use serde::{Deserialize, Serialize};
 use tightrope_core::{Phase, Plan, Role, Rule as _};
+use tightrope_data::{files, limits};
 
 use crate::error::{Error, Result};
 use crate::figures::RankStep;
@@ -133,7 +133,7 @@ impl Profile {
         let file = if path.is_dir() { path.join(FILE) } else { path.to_owned() };
         let shown = file.display();
         const NEXT: &str = "give a run of `tightrope train --profile`, or its profile.json";
-        let text = fs::read(&file)
+        let text = files::read(&file, limits::DESCRIPTION)
             .with_context(|| format!("can't read the profile `{shown}`"))
             .map_err(|error| Error::usage(error, NEXT))?;
         serde_json::from_slice(&text)

@@ -18,11 +18,11 @@ mod lone;
 mod measure;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tightrope_core::{Backend, DeviceKind};
+use tightrope_data::{files, limits};
 use tightrope_nn::{Precision, Rates};
 
 use crate::cards::Card;
@@ -230,7 +230,7 @@ impl Store {
 
     /// Reads the file of this device and its kernels; `None` if there's none, or none that can be read.
     fn read(&self, device: &dyn Backend) -> Option<Kept> {
-        let bytes = fs::read(self.file(device)?).ok()?;
+        let bytes = files::read(&self.file(device)?, limits::DESCRIPTION).ok()?;
         let kept: Kept = serde_json::from_slice(&bytes).ok()?;
         let is_same = kept.device == identity(device) && kept.kernels == kernels(device.kind());
         is_same.then_some(kept)
@@ -267,6 +267,8 @@ fn identity(device: &dyn Backend) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use tightrope_backend_cpu::Cpu;
 
     use super::*;

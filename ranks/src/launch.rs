@@ -225,7 +225,13 @@ impl Folder {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let name = format!("tightrope-launch-{}-{}", std::process::id(), since.as_nanos());
         let folder = env::temp_dir().join(name);
-        fs::create_dir(&folder)?;
+        let mut builder = fs::DirBuilder::new();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::DirBuilderExt as _;
+            builder.mode(0o700);
+        }
+        builder.create(&folder)?;
         Ok(Self(folder))
     }
 }

@@ -69,7 +69,7 @@ usage: cargo xtask TASK
   picture   docs/scale.svg, one step on more and more GPUs, drawn as the planner predicts it now
   planning  seconds that planning takes on one core, of 48 layers
               --wasm                   as WebAssembly
-  torture   kills, faults, lost power, flipped bits and hostile inputs, and whether runs survive them
+  torture   kills, faults, lost power and flipped bits, and whether runs survive them
               --minutes N              time for all of it (2)
               --seed S                 what it's drawn by (the day)
               --only SCENARIO          the scenarios whose names begin so

@@ -15,7 +15,7 @@ use crate::output;
 pub fn run(args: &Bench) -> Result<(), Failure> {
     let step = super::asked(&args.settings, Command::Bench, None)?;
     if cfg!(debug_assertions) {
-        eprintln!("this is a debug build, about half as fast as one made with --release");
+        output::note("this is a debug build, about half as fast as one made with --release");
     }
     let effort = if args.quick { Effort::Quick } else { Effort::Thorough };
     let figures = bench(&step, effort, &mut |note| output::note(note))?;

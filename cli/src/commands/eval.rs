@@ -103,7 +103,7 @@ fn rows_shown() -> impl Fn(usize, usize) {
         }
         let tenth = 10 * done / all.max(1);
         if tenth > shown.replace(tenth) {
-            eprintln!("{}% {done}/{all} rows scored", 10 * tenth);
+            output::note(&format!("{}% {done}/{all} rows scored", 10 * tenth));
         }
     }
 }

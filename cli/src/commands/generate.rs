@@ -3,8 +3,9 @@
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::time::Instant;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use serde_json::json;
+use tightrope::data::limits;
 use tightrope::generate::Asked;
 use tightrope::plain;
 use tightrope::settings::Command;
@@ -39,9 +40,9 @@ pub fn run(args: &Generate) -> Result<(), Failure> {
     let defaults = loaded.generation()?;
     if !defaults.ignored.is_empty() {
         let ignored = defaults.ignored.join(", ");
-        eprintln!(
+        output::note(&format!(
             "note: the model's generation_config.json asks for {ignored}, which isn't applied"
-        );
+        ));
     }
     let mut generator = loaded.generator(device)?;
     let started = Instant::now();
@@ -102,8 +103,12 @@ fn text_of(said: &str) -> Result<String, Failure> {
         return Ok(said.to_owned());
     }
     let mut text = String::new();
-    let read = io::stdin().lock().read_to_string(&mut text);
+    let most = limits::DESCRIPTION;
+    let read = io::stdin().lock().take(most + 1).read_to_string(&mut text);
     read.context("can't read the text from standard input")?;
+    if text.len() as u64 > most {
+        return Err(anyhow!("standard input has more than {} MiB", most >> 20).into());
+    }
     let text = text.strip_suffix('\n').unwrap_or(&text);
     Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())
 }

@@ -7,6 +7,7 @@ use tightrope::ranks;
 
 use crate::args::Launch;
 use crate::failure::Failure;
+use crate::output;
 use crate::signals::Interrupt;
 
 /// What ranks have to end after a signal: a step and a checkpoint.
@@ -41,7 +42,7 @@ pub fn run(args: &Launch) -> Result<(), Failure> {
         }
         let how = first.unwrap_or_else(|| format!("the launcher ended by exit code {code}"));
         restarts += 1;
-        eprintln!("{how}: starting again, {restarts} of {} times", args.restarts);
+        output::note(&format!("{how}: starting again, {restarts} of {} times", args.restarts));
     }
 }
 

@@ -1,7 +1,6 @@
 //! `tightrope plan`: what training would take, from the plan alone. Nothing runs, and no tensor is
 //! allocated.
 
-use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
@@ -9,6 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use tightrope::cards::Card;
 use tightrope::core::Backend;
+use tightrope::data::files;
 use tightrope::devices::Devices;
 use tightrope::error::Kind;
 use tightrope::nn::Planned;
@@ -168,7 +168,7 @@ fn fitting_or_smallest(
 /// # Errors
 /// When it can't be written.
 pub fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(file, text).map_err(|error| Failure::Output {
+    files::write(file, text).map_err(|error| Failure::Output {
         error: anyhow::Error::new(error).context(format!("can't write `{}`", file.display())),
         help: Some("name a file in a folder that can be written"),
     })

@@ -18,9 +18,9 @@ pub fn run(args: &Tokenizer) -> Result<(), Failure> {
         return output::print_json(&json!({ "vocab": learnt, "bytes": bytes, "tokenizer": file }));
     }
     if learnt < *vocab {
-        eprintln!(
+        output::note(&format!(
             "note: the texts have no more than {learnt} tokens of {vocab}: give more of them"
-        );
+        ));
     }
     output::print(&format!("wrote {} with {learnt} tokens\n", file.display()))
 }

@@ -10,7 +10,7 @@ use super::preference::conversations;
 use super::refused;
 use super::row::Row;
 use crate::bytes::Bytes;
-use crate::corpus::{extension, named, of_rows, unpacked, utf8};
+use crate::corpus::{extension, named, of_rows, unpacked};
 use crate::{Error, Result};
 
 /// Hands the documents of `files`, as [`Corpus::open`](crate::Corpus::open) names them, to `each`: of conversations what every
@@ -43,8 +43,8 @@ pub fn documents<P: AsRef<Path>>(
                 let problem = "it holds no text to learn from; name the texts".to_owned();
                 return Err(Error::TokenIds { name, problem });
             }
-            let text = utf8(&name, &bytes)?;
-            each(text.strip_prefix('\u{feff}').unwrap_or(text))?;
+            let text = bytes.text(&name)?;
+            each(text.strip_prefix('\u{feff}').unwrap_or(&text))?;
         }
     }
     Ok(())

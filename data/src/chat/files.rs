@@ -12,7 +12,7 @@ use serde_json::Deserializer;
 use super::{Each, parquet, refused};
 use crate::bytes::Bytes;
 use crate::corpus::{BYTE_ORDER_MARK, extension, is_parquet, lenient};
-use crate::{Error, Result, arrow};
+use crate::{Error, Result, arrow, limits};
 
 /// How rows follow each other in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Layout {
     pub fn rows(self, name: &str, bytes: Bytes, each: Each<'_>) -> Result<()> {
         match self {
             Self::Lines => lines(name, without_mark(&bytes), each),
-            Self::Values => values(name, without_mark(&bytes), each),
+            Self::Values => values(name, without_mark(&bytes.still()), each),
             Self::Parquet => parquet::rows(name, bytes, each),
             Self::Arrow => arrow::rows(name, &bytes, each),
         }
@@ -72,21 +72,23 @@ fn not_json(name: &str, row: usize, error: &serde_json::Error) -> Error {
 
 fn lines(name: &str, text: &[u8], each: Each<'_>) -> Result<()> {
     let mut row = 0;
-    for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
+    for (index, line) in limits::lines(text).enumerate() {
+        let (_, line) = line
+            .map_err(|problem| refused(name, row + 1, format!("line {}: {problem}", index + 1)))?;
         if line.trim_ascii().is_empty() {
             continue;
         }
         row += 1;
-        // The parser takes bytes for text that it doesn't keep.
-        if let Err(error) = std::str::from_utf8(line) {
-            let at = error.valid_up_to();
+        // A copy, which stays text whoever writes the file. The parser takes bytes for text that it doesn't keep.
+        let line = String::from_utf8(line.to_vec()).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
             let problem = format!(
                 "line {} isn't UTF-8 at byte {at}; convert the file (iconv -t UTF-8)",
                 index + 1
             );
-            return Err(refused(name, row, problem));
-        }
-        let line = &*lenient::json(line);
+            refused(name, row, problem)
+        })?;
+        let line = &*lenient::json(line.as_bytes());
         let mut input = Deserializer::from_slice(line);
         let value = Value::deserialize(&mut input).and_then(|value| input.end().map(|()| value));
         let value = value.map_err(|error| {

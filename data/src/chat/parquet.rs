@@ -1,6 +1,7 @@
 //! Rows of a Parquet file, with nested lists and objects.
 
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
 
 use minijinja::Value;
 use parquet::errors::ParquetError;
@@ -9,7 +10,8 @@ use parquet::record::{Field, Row};
 
 use super::{Each, refused};
 use crate::bytes::Bytes;
-use crate::corpus::footer;
+use crate::corpus::pages::Copied;
+use crate::corpus::{footer, pages};
 use crate::limits::Made;
 use crate::{Error, Result};
 
@@ -26,8 +28,12 @@ pub(super) fn rows(name: &str, bytes: Bytes, each: Each<'_>) -> Result<()> {
             .map_err(|_| damaged("its pages are damaged".to_owned()))
     };
     let mut made = Made::of(bytes.len());
-    footer::check(&bytes).map_err(damaged)?;
-    let file = SerializedFileReader::new(bytes::Bytes::from_owner(bytes)).map_err(broken)?;
+    footer::check(&bytes, &mut made).map_err(damaged)?;
+    let bytes = Arc::new(bytes);
+    let file = SerializedFileReader::new(Copied(Arc::clone(&bytes))).map_err(broken)?;
+    for group in file.metadata().row_groups() {
+        pages::check(&bytes, group, None, &mut made).map_err(damaged)?;
+    }
     let mut rows = panic::catch_unwind(AssertUnwindSafe(|| file.get_row_iter(None)))
         .map_err(|_| damaged("its pages are damaged".to_owned()))?
         .map_err(broken)?;
@@ -44,7 +50,10 @@ pub(super) fn rows(name: &str, bytes: Bytes, each: Each<'_>) -> Result<()> {
 }
 
 fn object(row: &Row, made: &mut Made) -> std::result::Result<Value, String> {
-    let fields = row.get_column_iter().map(|(name, field)| Ok((name.clone(), value(field, made)?)));
+    let fields = row.get_column_iter().map(|(name, field)| {
+        made.add(name.len())?;
+        Ok((name.clone(), value(field, made)?))
+    });
     fields.collect::<std::result::Result<Vec<(String, Value)>, String>>().map(Value::from_pairs)
 }
 

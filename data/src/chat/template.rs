@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::jinja::{Rendered, Template};
 use super::{built_in, row::Problem};
-use crate::{Error, Result, Tokenizer};
+use crate::{Error, Result, Tokenizer, files, limits};
 
 /// A Jinja template that writes a conversation as text, with what transformers gives such templates.
 ///
@@ -277,7 +277,7 @@ impl Config {
             );
             return Err(Error::Template { name: asked.to_owned(), problem });
         }
-        let text = std::fs::read(path).map_err(Error::io("read", path))?;
+        let text = files::read(path, limits::DESCRIPTION).map_err(Error::io("read", path))?;
         let text = String::from_utf8(text).map_err(|error| Error::NotUtf8 {
             name: asked.to_owned(),
             offset: error.utf8_error().valid_up_to(),

@@ -111,7 +111,8 @@ impl Archive {
         let mut folders: BTreeMap<String, BTreeMap<String, Range<usize>>> = BTreeMap::new();
         let mut at = 0;
         while let Some(header) = bytes.get(at..at + BLOCK).filter(|block| block[0] != 0) {
-            let parsed = parse(header)
+            // A copy, which stays text whoever writes the file.
+            let parsed = parse(&header.to_vec())
                 .ok_or_else(|| broken(format!("it is no tar archive, or damaged at byte {at}")))?;
             let start = at + BLOCK;
             let end = start.checked_add(parsed.size).filter(|&end| end <= bytes.len());

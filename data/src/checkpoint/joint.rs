@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use super::fill::{describe, metadata, small, sums};
 use super::save::{Folder, Saved, Unfinished, prune};
 use super::{ADAPTERS, MODEL, Manifest, OPTIMIZER};
-use crate::files::open;
+use crate::files::{create_new, open};
 use crate::safetensors::header;
 use crate::{Error, Result};
 
@@ -106,7 +106,7 @@ impl Begun {
         let folder = unfinished.path();
         for layout in cuts.files(folder)? {
             let path = folder.join(layout.name);
-            let made = File::create(&path).and_then(|mut file| {
+            let made = create_new(&path).and_then(|mut file| {
                 file.write_all(&layout.header)?;
                 file.set_len(layout.len())?;
                 file.sync_all()

@@ -11,8 +11,9 @@ use super::archive::Archive;
 use super::manifest::hex;
 use super::{Checkpoint, MANIFEST, Manifest, OPTIMIZER, text_file};
 use crate::bytes::Bytes;
+use crate::files::read;
 use crate::safetensors::{SafeTensors, is_file_name};
-use crate::{Error, Result};
+use crate::{Error, Result, limits};
 
 /// Where the files of a checkpoint are.
 pub(super) enum Files {
@@ -96,7 +97,13 @@ impl Checkpoint {
     /// `weights` is true if the bytes of the weights are to match their checksums.
     fn verified(path: &Path, mut files: Files, weights: bool) -> Result<Self> {
         let manifest_path = path.join(MANIFEST);
-        let manifest = Manifest::from_text(&manifest_path, &files.hold(path, MANIFEST)?)?;
+        let text = match &files {
+            Files::Folder(_) => read(&manifest_path, limits::DESCRIPTION)
+                .map_err(Error::io("read", &manifest_path))?
+                .into(),
+            Files::Archive(_) => files.open(path, MANIFEST)?.still(),
+        };
+        let manifest = Manifest::from_text(&manifest_path, &text)?;
         let mut unseen: BTreeSet<&str> = manifest.checksums.keys().map(String::as_str).collect();
         let file = manifest.weights_file();
         let model = if weights {

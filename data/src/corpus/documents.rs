@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::json::Json;
-use super::{Each, extension, parquet, utf8};
+use super::{Each, extension, parquet};
 use crate::bytes::Bytes;
 use crate::{Result, arrow};
 
@@ -27,25 +27,12 @@ pub(crate) fn of_rows(
             arrow::column(name, bytes, key, each)?;
         }
         "jsonl" | "ndjson" => {
-            let text = lenient(bytes);
-            Json::new(name, utf8(name, &text)?, key, each).lines()?;
+            Json::new(name, bytes, key, each).lines()?;
         }
         "json" => {
-            let text = lenient(bytes);
-            Json::new(name, utf8(name, &text)?, key, each).values()?;
+            Json::new(name, bytes, key, each).values()?;
         }
         _ => return Ok(false),
     }
     Ok(true)
-}
-
-#[cfg(not(target_family = "wasm"))]
-fn lenient(bytes: &[u8]) -> std::borrow::Cow<'_, [u8]> {
-    super::lenient::json(bytes)
-}
-
-/// A page gives JSON.
-#[cfg(target_family = "wasm")]
-fn lenient(bytes: &[u8]) -> std::borrow::Cow<'_, [u8]> {
-    bytes.into()
 }

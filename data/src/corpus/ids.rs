@@ -59,8 +59,9 @@ fn wider(bytes: &[u8]) -> Option<(u32, &'static str)> {
 
 /// Whether bytes begin as a text does: 16-bit ids rarely are UTF-8 without control characters for long.
 fn is_text(bytes: &[u8]) -> bool {
-    let start = &bytes[..bytes.len().min(256)];
-    let valid = match std::str::from_utf8(start) {
+    // A copy, since the file may change meanwhile.
+    let start = bytes[..bytes.len().min(256)].to_vec();
+    let valid = match std::str::from_utf8(&start) {
         Ok(text) => text,
         // A character may be cut at the end.
         Err(error) if error.error_len().is_none() => {

@@ -7,36 +7,44 @@ use serde::de::{
 };
 use serde_json::Deserializer;
 
-use super::Each;
-use crate::{Error, Result};
+use super::{BYTE_ORDER_MARK, Each};
+use crate::bytes::{Bytes, refuse_zip};
+use crate::{Error, Result, limits};
 
 /// A file of documents, and what takes them.
 pub(super) struct Json<'a, 'b> {
     name: &'a str,
-    text: &'a str,
+    bytes: &'a Bytes,
     key: &'a str,
     each: Each<'b>,
 }
 
 impl<'a, 'b> Json<'a, 'b> {
     /// The file `name`, whose objects have their text in the field `key`.
-    pub fn new(name: &'a str, text: &'a str, key: &'a str, each: Each<'b>) -> Self {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        Self { name, text, key, each }
+    pub fn new(name: &'a str, bytes: &'a Bytes, key: &'a str, each: Each<'b>) -> Self {
+        Self { name, bytes, key, each }
     }
 
     /// Reads an object on each line; lines of white space are passed over.
     pub fn lines(self) -> Result<()> {
         let key = self.key;
-        for (index, line) in self.text.lines().enumerate() {
+        refuse_zip(self.name, self.bytes)?;
+        let mark = if self.bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        for (index, line) in limits::lines(&self.bytes[mark..]).enumerate() {
+            let (at, line) = line.map_err(|problem| self.refused([index + 1, 1], &problem))?;
             if line.trim_ascii().is_empty() {
                 continue;
             }
+            // A copy, which stays text whoever writes the file.
+            let line = String::from_utf8(lenient(line).into_owned()).map_err(|error| {
+                let offset = mark + at + error.utf8_error().valid_up_to();
+                Error::NotUtf8 { name: self.name.to_owned(), offset }
+            })?;
             let refused = |column, problem: &str| self.refused([index + 1, column], problem);
             if !line.trim_ascii_start().starts_with('{') {
                 return Err(refused(1, "not an object"));
             }
-            let mut line = Deserializer::from_str(line);
+            let mut line = Deserializer::from_str(&line);
             let document = Document { key }.deserialize(&mut line);
             let document = document.and_then(|document| line.end().map(|()| document));
             let document =
@@ -50,8 +58,12 @@ impl<'a, 'b> Json<'a, 'b> {
     pub fn values(self) -> Result<()> {
         let key = self.key;
         let mut failed = None;
-        let mut input = Deserializer::from_str(self.text);
-        let read = if self.text.trim_ascii_start().starts_with('[') {
+        let text = self.bytes.text(self.name)?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let text = lenient(text.as_bytes());
+        // Numbers and escapes of ASCII alone are replaced.
+        let mut input = Deserializer::from_slice(&text);
+        let read = if text.trim_ascii_start().starts_with(b"[") {
             let array = Array { key, each: &mut *self.each, failed: &mut failed };
             input.deserialize_seq(array).and_then(|()| input.end())
         } else {
@@ -79,6 +91,17 @@ impl<'a, 'b> Json<'a, 'b> {
         let [name, key, problem] = [self.name, self.key, problem].map(str::to_owned);
         Error::Json { name, line, column, problem, key }
     }
+}
+
+#[cfg(not(target_family = "wasm"))]
+fn lenient(bytes: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+    super::lenient::json(bytes)
+}
+
+/// A page gives JSON.
+#[cfg(target_family = "wasm")]
+fn lenient(bytes: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+    bytes.into()
 }
 
 /// What the parser found; where is said apart from it.

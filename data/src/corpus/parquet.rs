@@ -15,6 +15,7 @@ pub(super) use reader::column;
 #[cfg(not(target_family = "wasm"))]
 mod reader {
     use std::panic::{self, AssertUnwindSafe};
+    use std::sync::Arc;
 
     use parquet::basic::Type;
     use parquet::column::reader::ColumnReader;
@@ -23,7 +24,8 @@ mod reader {
     use parquet::schema::types::SchemaDescriptor;
 
     use crate::bytes::Bytes;
-    use crate::corpus::{Each, footer};
+    use crate::corpus::pages::Copied;
+    use crate::corpus::{Each, footer, pages};
     use crate::limits::Made;
     use crate::{Error, Result};
 
@@ -48,13 +50,15 @@ mod reader {
         };
         let mut made = Made::of(bytes.len());
         let damaged = |problem| Error::Parquet { name: name.to_owned(), problem };
-        footer::check(&bytes).map_err(damaged)?;
-        let file = SerializedFileReader::new(bytes::Bytes::from_owner(bytes)).map_err(broken)?;
+        footer::check(&bytes, &mut made).map_err(damaged)?;
+        let bytes = Arc::new(bytes);
+        let file = SerializedFileReader::new(Copied(Arc::clone(&bytes))).map_err(broken)?;
         let schema = file.metadata().file_metadata().schema_descr();
         let index = text_column(schema, key).map_err(not_text)?;
         let mut row = 0;
         for group in 0..file.num_row_groups() {
             let group = file.get_row_group(group).map_err(broken)?;
+            pages::check(&bytes, group.metadata(), Some(index), &mut made).map_err(damaged)?;
             let ColumnReader::ByteArrayColumnReader(mut column) =
                 group.get_column_reader(index).map_err(broken)?
             else {

@@ -1,12 +1,11 @@
 //! Folders that `save_to_disk` of the `datasets` library wrote: shards of Arrow that a `state.json` names, and a folder of them
 //! for each split that a `dataset_dict.json` names.
 
-use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::{Error, Result};
+use crate::{Error, Result, files, limits};
 
 const STATE: &str = "state.json";
 const SPLITS: &str = "dataset_dict.json";
@@ -65,10 +64,7 @@ fn of_split(folder: &Path) -> Result<Option<Vec<PathBuf>>> {
 
 /// A file of JSON of this shape; `None` of another one, which may be data.
 fn json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
-    if !path.is_file() {
-        return None;
-    }
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
+    serde_json::from_slice(&files::read(path, limits::DESCRIPTION).ok()?).ok()
 }
 
 /// The path that the file `by` of a folder names.

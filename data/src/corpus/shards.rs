@@ -1,11 +1,11 @@
 //! Token ids as files that [`Corpus::open`](crate::Corpus::open) reads without a tokenizer.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::ids::{MAGIC_16, MAGIC_32, SHARD_HEADER};
-use crate::{Error, Result, Tokens};
+use crate::{Error, Result, Tokens, files};
 
 /// Ids that are read at once.
 const BLOCK: usize = 1 << 16;
@@ -37,7 +37,7 @@ impl Tokens {
 
     fn write_shard(&self, start: usize, count: usize, narrow: bool, path: &Path) -> Result<()> {
         let refused = |error| Error::io("write", path)(error);
-        let mut file = BufWriter::new(File::create(path).map_err(refused)?);
+        let mut file = BufWriter::new(files::create(path).map_err(refused)?);
         let mut header = [0_i32; SHARD_HEADER / 4];
         header[..3].copy_from_slice(&[if narrow { MAGIC_16 } else { MAGIC_32 }, 1, count as i32]);
         for word in header {

@@ -2,8 +2,8 @@
 //! <https://www.cs.toronto.edu/~kriz/cifar.html>.
 
 use super::{Entry, ImageShape, Parts, Segment, broken};
-use crate::Result;
 use crate::bytes::Bytes;
+use crate::{Error, Result, files, limits};
 
 const SHAPE: ImageShape = ImageShape { channels: 3, height: 32, width: 32 };
 const TEST: &str = "test_batch.bin";
@@ -29,9 +29,8 @@ pub(super) fn open(entries: &[Entry]) -> Result<Parts> {
         None => CLASSES.map(str::to_owned).to_vec(),
         Some(entry) => {
             let shown = entry.path.display().to_string();
-            let bytes = Bytes::open(&entry.path)?;
-            let text = std::str::from_utf8(&bytes)
-                .map_err(|_| broken(&shown, "it is not UTF-8 text".to_owned()))?;
+            let text = files::read_text(&entry.path, limits::DESCRIPTION)
+                .map_err(Error::io("read", &entry.path))?;
             let names = text.lines().map(str::trim).filter(|line| !line.is_empty());
             let names: Vec<String> = names.map(str::to_owned).collect();
             if names.len() != CLASSES.len() {

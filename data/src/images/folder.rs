@@ -1,7 +1,6 @@
 //! A folder of PNG and JPEG files for each class.
 
-use std::fs::File;
-use std::io::{BufReader, Cursor};
+use std::io::Cursor;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -15,7 +14,8 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 use super::resize::{Decoded, cover};
 use super::{Entry, ImageShape, LONGEST_SIDE, Parts, Segment, broken, list, none_found};
 use crate::bytes::Bytes;
-use crate::{Error, Result};
+use crate::limits::{self, Made};
+use crate::{Error, Result, files};
 
 /// Folder of the images to train on, where there is one of [`TEST`] too.
 const TRAIN: &str = "train";
@@ -161,21 +161,41 @@ fn decode(path: &Path) -> Result<Decoded> {
     let shown = || path.display().to_string();
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     let decoded = match extension.to_ascii_lowercase().as_str() {
-        "png" => decode_png(File::open(path).map_err(Error::io("open", path))?),
-        "jpg" | "jpeg" => decode_jpeg(&Bytes::open(path)?),
+        "png" => decode_png(&read(path)?),
+        "jpg" | "jpeg" => decode_jpeg(&read(path)?),
         _ => Err("it is no .png, .jpg or .jpeg file: convert it, or move it away".to_owned()),
     };
     decoded.map_err(|problem| broken(&shown(), problem))
 }
 
-fn decode_png(file: impl std::io::Read + std::io::Seek) -> std::result::Result<Decoded, String> {
+fn read(path: &Path) -> Result<Vec<u8>> {
+    files::read(path, limits::TOKENS).map_err(Error::io("read", path))
+}
+
+/// Refuses an image that becomes more than a file of this size may.
+fn check_size(file: &[u8], sides: [usize; 2], bytes: usize) -> std::result::Result<(), String> {
+    if sides.iter().any(|side| !(1..=LONGEST_SIDE).contains(side)) {
+        let [height, width] = sides;
+        return Err(format!(
+            "it is {width} × {height} pixels, and sides are from 1 to {LONGEST_SIDE}"
+        ));
+    }
+    if bytes > MOST_PIXELS {
+        return Err("it is larger than 2²⁸ pixels".to_owned());
+    }
+    Made::of(file.len()).add(bytes)
+}
+
+fn decode_png(file: &[u8]) -> std::result::Result<Decoded, String> {
     let refused = |error| format!("it is no PNG that can be read: {error}");
     let limits = png::Limits { bytes: MOST_PIXELS };
-    let mut decoder = png::Decoder::new_with_limits(BufReader::new(file), limits);
+    let mut decoder = png::Decoder::new_with_limits(Cursor::new(file), limits);
     decoder.set_transformations(Transformations::normalize_to_color8());
     let mut reader = decoder.read_info().map_err(refused)?;
-    let bytes = reader.output_buffer_size().filter(|&bytes| bytes <= MOST_PIXELS);
-    let mut pixels = vec![0; bytes.ok_or("it is larger than 2²⁸ pixels")?];
+    let sides = [reader.info().height, reader.info().width].map(|side| side as usize);
+    let bytes = reader.output_buffer_size().unwrap_or(usize::MAX);
+    check_size(file, sides, bytes)?;
+    let mut pixels = vec![0; bytes];
     let info = reader.next_frame(&mut pixels).map_err(refused)?;
     pixels.truncate(info.buffer_size());
     let (found, channels) = match info.color_type {
@@ -203,9 +223,7 @@ fn decode_jpeg(bytes: &[u8]) -> std::result::Result<Decoded, String> {
     decoder.set_options(options.jpeg_set_out_colorspace(colours));
     let size = decoder.info().map(|info| (usize::from(info.height), usize::from(info.width)));
     let (height, width) = size.ok_or("it has no header")?;
-    if height * width * channels > MOST_PIXELS {
-        return Err("it is larger than 2²⁸ pixels".to_owned());
-    }
+    check_size(bytes, [height, width], height * width * channels)?;
     let pixels = decoder.decode().map_err(refused)?;
     Decoded::new(ImageShape { channels, height, width }, pixels)
 }

@@ -11,13 +11,12 @@ use flate2::read::GzDecoder;
 use super::{Entry, ImageShape, LONGEST_SIDE, Parts, Segment, broken};
 use crate::Result;
 use crate::bytes::Bytes;
+#[cfg(not(target_family = "wasm"))]
+use crate::limits::Made;
 
 /// Third byte of the magic number: unsigned bytes.
 const UNSIGNED_BYTE: u8 = 0x08;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// Deflate makes at most 1,032 bytes of one.
-#[cfg(not(target_family = "wasm"))]
-const MOST_PER_BYTE: usize = 1032;
 
 /// Whether a file holds images: `train-images-idx3-ubyte`, `train-images.idx3-ubyte.gz`.
 pub(super) fn is_images(name: &str) -> bool {
@@ -140,13 +139,7 @@ fn unpacked<const AXES: usize>(
     decoder.by_ref().take(header as u64).read_to_end(&mut unpacked).map_err(packed)?;
     let extents = extents(name, &unpacked)?;
     let expected = expected(name, header, &extents)?;
-    if expected > bytes.len().saturating_mul(MOST_PER_BYTE) {
-        let had = bytes.len();
-        return Err(broken(
-            name,
-            format!("its header counts {expected} bytes, and its {had} can't hold those"),
-        ));
-    }
+    Made::of(bytes.len()).add(expected).map_err(|problem| broken(name, problem))?;
     // One more shows a file that is too long.
     decoder.take((expected - header) as u64 + 1).read_to_end(&mut unpacked).map_err(packed)?;
     if unpacked.len() != expected {

@@ -30,6 +30,16 @@ struct Taps {
 /// this size stays as it is.
 pub(super) fn cover(image: &Decoded, shape: ImageShape, out: &mut [u8]) {
     let from = image.shape;
+    if from == shape {
+        let plane = shape.height * shape.width;
+        for (place, pixel) in image.pixels.chunks_exact(shape.channels).enumerate() {
+            pixel
+                .iter()
+                .enumerate()
+                .for_each(|(channel, &value)| out[channel * plane + place] = value);
+        }
+        return;
+    }
     // Input pixels for each output pixel, alike on both axes.
     let scale =
         (from.height as f64 / shape.height as f64).min(from.width as f64 / shape.width as f64);

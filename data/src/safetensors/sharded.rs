@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{SafeTensors, TensorView, missing};
 use crate::bytes::Bytes;
-use crate::{Error, Result, torch};
+use crate::{Error, Result, files, limits, torch};
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -59,7 +59,8 @@ impl Weights {
 
     fn open_index(path: &Path) -> Result<Self> {
         let broken = |problem: String| Error::SafeTensors { path: path.to_owned(), problem };
-        let Index { weight_map } = serde_json::from_slice(&Bytes::open(path)?)
+        let text = files::read(path, limits::DESCRIPTION).map_err(Error::io("read", path))?;
+        let Index { weight_map } = serde_json::from_slice(&text)
             .map_err(|e| broken(format!("its index cannot be read ({e}); fetch it again")))?;
         if weight_map.is_empty() {
             return Err(broken("its index lists no tensor; fetch it again".to_owned()));

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -12,7 +11,7 @@ use tightrope_core::Type;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::{MAX_HEADER, METADATA, PREFIX, dtype_name};
-use crate::{Error, Result};
+use crate::{Error, Result, files};
 
 /// Bytes collected before a write.
 const BUFFER: usize = 1 << 20;
@@ -102,7 +101,7 @@ pub(crate) struct Written {
 /// Makes a file of what `fill` writes, and flushes it to disk.
 pub(crate) fn to_file<T>(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<T>) -> Result<T> {
     let failed = |source| Error::Io { action: "write", path: path.to_owned(), source };
-    let file = File::create(path).map_err(failed)?;
+    let file = files::create(path).map_err(failed)?;
     let mut file = BufWriter::with_capacity(BUFFER, file);
     let result = fill(&mut file)?;
     let file = file.into_inner().map_err(|e| failed(e.into_error()))?;

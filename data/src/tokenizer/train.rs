@@ -7,7 +7,7 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{AddedToken, TokenizerBuilder};
 
 use super::huggingface::{CONFIG, FILE, guarded};
-use crate::{Error, Result, Tokenizer};
+use crate::{Error, Result, Tokenizer, files};
 
 /// The token that ends a text.
 const END: &str = "<|endoftext|>";
@@ -57,7 +57,7 @@ impl Tokenizer {
                 let problem = "it's there already; give --out a new directory".to_owned();
                 return Err(Error::Tokenizer { name: file.display().to_string(), problem });
             }
-            std::fs::write(file, text).map_err(Error::io("write", file))?;
+            files::write(file, text).map_err(Error::io("write", file))?;
         }
         Ok((path, size.vocab_size()))
     }

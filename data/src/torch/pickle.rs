@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use crate::limits::Made;
+
 type Read<T> = Result<T, String>;
 
 /// The storages that are read: PyTorch's name, that of safetensors, and bytes of an element.
@@ -95,6 +97,7 @@ pub(super) fn tensors(pickle: &[u8]) -> Read<Vec<(&str, Tensor<'_>)>> {
         stack: vec![],
         marks: vec![],
         memo: HashMap::new(),
+        made: Made::of(pickle.len()),
     };
     let id = machine.run()?;
     let Value::Dict(pairs) = &machine.values[id] else {
@@ -119,6 +122,8 @@ struct Machine<'a> {
     /// Heights of the stack.
     marks: Vec<usize>,
     memo: HashMap<u32, Id>,
+    /// The count of bytes that shapes take: each tensor has its own.
+    made: Made,
 }
 
 impl<'a> Machine<'a> {
@@ -363,6 +368,9 @@ impl<'a> Machine<'a> {
             },
             _ => return Err("a call in its pickle isn't one that makes a tensor".to_owned()),
         };
+        if let Value::Tensor(tensor) = &made {
+            self.made.add(size_of_val(&*tensor.shape) + size_of_val(&*tensor.strides))?;
+        }
         self.push(made);
         Ok(())
     }

@@ -20,8 +20,8 @@ const ENCRYPTED: u16 = 1;
 type Read<T> = Result<T, String>;
 
 /// Where the entries of an archive lie in its bytes.
-pub(super) struct Archive<'a> {
-    entries: HashMap<&'a str, Entry>,
+pub(super) struct Archive {
+    entries: HashMap<String, Entry>,
 }
 
 struct Entry {
@@ -59,12 +59,12 @@ impl<'a> At<'a> {
     }
 }
 
-impl<'a> Archive<'a> {
+impl Archive {
     /// Reads the directory of an archive.
     ///
     /// # Errors
     /// What isn't one, entries that are compressed, encrypted, outside of the file, over each other or of one name.
-    pub fn read(bytes: &'a [u8]) -> Read<Self> {
+    pub fn read(bytes: &[u8]) -> Read<Self> {
         let at = At(bytes);
         let (count, start, end) = directory(at)?;
         // A directory's entry takes so many bytes, so that no count asks for more memory than the file has.
@@ -83,18 +83,20 @@ impl<'a> Archive<'a> {
                 [28, 30, 32].map(|place| header.u16(place).map(usize::from));
             let (name_len, extra_len, comment_len) = (name?, extra?, comment?);
             let name = at.bytes(next + CENTRAL_LEN, name_len)?;
-            let name =
-                std::str::from_utf8(name).map_err(|_| "a name in it isn't UTF-8".to_owned())?;
+            // A copy, which stays text whoever writes the file.
+            let name = String::from_utf8(name.to_vec())
+                .map_err(|_| "a name in it isn't UTF-8".to_owned())?;
             let extra = at.bytes(next + CENTRAL_LEN + name_len, extra_len)?;
             next += CENTRAL_LEN + name_len + extra_len + comment_len;
             if next > end {
                 return Err("its directory is cut off".to_owned());
             }
-            let (place, range) = entry(at, header, name, extra, start)?;
+            let (place, range) = entry(at, header, &name, extra, start)?;
             taken.push(place..range.end);
-            if entries.insert(name, Entry { range, crc: header.u32(16)? }).is_some() {
+            if entries.contains_key(&name) {
                 return Err(format!("it has two entries called `{name}`"));
             }
+            entries.insert(name, Entry { range, crc: header.u32(16)? });
         }
         if next != end {
             return Err("its directory has more than its entries".to_owned());
@@ -107,8 +109,8 @@ impl<'a> Archive<'a> {
     }
 
     /// Names, with folders.
-    pub fn names(&self) -> impl Iterator<Item = &'a str> {
-        self.entries.keys().copied()
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
     }
 
     /// Whether there is an entry of this name.

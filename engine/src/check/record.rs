@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tightrope_core::{Backend, KernelUse};
+use tightrope_data::{files, limits};
 
 use crate::machine;
 
@@ -114,7 +115,7 @@ impl Records {
         let own = file.with_extension(std::process::id().to_string());
         let folder = file.parent().map_or(Ok(()), fs::create_dir_all);
         let kept =
-            folder.and_then(|()| fs::write(&own, text)).and_then(|()| fs::rename(&own, file));
+            folder.and_then(|()| files::write(&own, text)).and_then(|()| fs::rename(&own, file));
         if kept.is_err() {
             let _ = fs::remove_file(&own);
         }
@@ -144,7 +145,7 @@ impl Records {
 }
 
 fn read(file: &Path) -> Option<Record> {
-    serde_json::from_slice(&fs::read(file).ok()?).ok()
+    serde_json::from_slice(&files::read(file, limits::DESCRIPTION).ok()?).ok()
 }
 
 /// The records of this user.

@@ -1,10 +1,10 @@
 //! Limits on the memory and the processor of this process, below what the machine has: control groups (both versions, and all groups
 //! on the path to the root) and resource limits.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use tightrope_data::files::read_system;
 
 use super::{field, kilobytes};
 use crate::units::human_bytes;
@@ -71,7 +71,7 @@ impl System<'_> {
 
     /// A file's text; `None` if it can't be read. Bytes that aren't UTF-8 are replaced.
     fn text(&self, path: &Path) -> Option<String> {
-        Some(String::from_utf8_lossy(&fs::read(self.path(path)).ok()?).into_owned())
+        read_system(self.path(path)).ok()
     }
 
     /// The file's first number; `None` for `max` and whatever else isn't a number.

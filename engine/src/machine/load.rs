@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use tightrope_data::files::read_system;
+
 /// Counters of the system at a moment, to tell later how busy other programs kept the processor.
 ///
 /// ```
@@ -33,7 +35,7 @@ impl Load {
     }
 
     fn of(proc: &Path) -> Self {
-        let read = |path: &Path| fs::read_to_string(path).ok();
+        let read = |path: &Path| read_system(path).ok();
         let tasks = fs::read_dir(proc.join("self/task")).into_iter().flatten().flatten();
         let times = |text: String| {
             let mut words = text.split_whitespace().map(|word| word.parse().ok());
@@ -89,7 +91,7 @@ pub fn is_busy() -> bool {
     let mut counts: Vec<usize> = (0..LOOKS)
         .filter_map(|_| {
             std::thread::sleep(BETWEEN);
-            running(&fs::read_to_string("/proc/stat").ok()?)
+            running(&read_system("/proc/stat").ok()?)
         })
         .collect();
     counts.sort_unstable();

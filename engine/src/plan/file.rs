@@ -1,13 +1,13 @@
 //! Plan files: what a plan decides, and what it was made for. `plan.json` of a run and what `plan --json` prints are
 //! such files.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tightrope_core::{Backend, DeviceKind, plan};
+use tightrope_data::{files, limits};
 use tightrope_nn::layers::AttentionKind;
 use tightrope_nn::{
     self as nn, Architecture, Gradients, Lora, Master, Offload, Planned, Precision, Shard,
@@ -201,7 +201,7 @@ impl PlanFile {
     /// One that can't be read, and one that is no plan of this version.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
-        let text = fs::read_to_string(path)
+        let text = files::read_text(path, limits::DESCRIPTION)
             .with_context(|| format!("can't read the plan `{shown}`"))
             .map_err(|error| Error::usage(error, "give a run's plan.json"))?;
         const KINDS: &str = "give the plan.json of a run, or what `tightrope plan --json` printed with this version";

@@ -10,6 +10,7 @@ use UpdateRule::{Adafactor, AdamW, Lion, Sgd};
 use tightrope_core::plan::Options;
 use tightrope_core::plan::offload::PIECE;
 use tightrope_core::{Backend, DeviceError, Plan, SessionError};
+use tightrope_data::files;
 use tightrope_nn::{
     Family, ModelConfig, Planned, Precision, Rates, Timed, TrainerConfig, UpdateRule, defaults,
 };
@@ -226,7 +227,7 @@ impl Store {
 fn write(file: &Path, kept: &Kept) -> std::io::Result<()> {
     let partial = file.with_extension(format!("{}.partial", process::id()));
     fs::create_dir_all(file.parent().unwrap_or(Path::new(".")))?;
-    fs::write(&partial, serde_json::to_vec_pretty(kept)?)?;
+    files::write(&partial, serde_json::to_vec_pretty(kept)?)?;
     fs::rename(partial, file)
 }
 

@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use tightrope_core::{DType, Type};
 use tightrope_data::checkpoint::{Base, list};
 use tightrope_data::safetensors::{self, Tensor};
-use tightrope_data::{Checkpoint, SafeTensors, content};
+use tightrope_data::{Checkpoint, SafeTensors, content, files, limits};
 
 use crate::error::{Error, Help as _, Result};
 use crate::settings::Settings;
@@ -99,7 +99,8 @@ impl Reference {
         folders.into_iter().find_map(|run| {
             // All checkpoints of a run have the same one.
             let (_, checkpoint) = list(&run).ok()?.pop()?;
-            let (found, metadata) = read(fs::read(checkpoint.join(FILE)).ok()?).ok()?;
+            let (found, metadata) =
+                read(files::read(&checkpoint.join(FILE), limits::TOKENS).ok()?).ok()?;
             let bytes: Vec<u8> = found.values.iter().flat_map(|it| it.to_le_bytes()).collect();
             let hash = content(&bytes);
             let is = |name: &str, value: &str| metadata.get(name).is_some_and(|it| it == value);

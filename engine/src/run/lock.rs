@@ -7,7 +7,7 @@ use std::process;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use anyhow::{Context as _, anyhow};
-use tightrope_data::files::{has_no_locks, open};
+use tightrope_data::files::{has_no_locks, has_other_names, open, read_system, take_alone};
 
 use crate::error::{Error, Help as _, Result};
 
@@ -44,8 +44,8 @@ impl Lock {
         }
         let cannot = || format!("can't lock `{}`", path.display());
         const NEXT: &str = "give --out a directory that can be written";
-        let open = open(&path, OpenOptions::new().read(true).write(true).create(true));
-        let mut file = open.with_context(cannot).help(NEXT)?;
+        let open = || open(&path, OpenOptions::new().read(true).write(true).create(true));
+        let mut file = open().with_context(cannot).help(NEXT)?;
         let mut holder = String::new();
         // A name is text.
         let _ = file.read_to_string(&mut holder);
@@ -56,6 +56,17 @@ impl Lock {
             Err(TryLockError::Error(error)) if has_no_locks(&error) => false,
             Err(TryLockError::Error(error)) => return Err(error).with_context(cannot).help(NEXT),
         };
+        // The lock of a run whose files are a backup's too: what the backup has stays as it is.
+        if file.metadata().is_ok_and(|found| has_other_names(&found)) {
+            file = take_alone(&path).and_then(|()| open()).with_context(cannot).help(NEXT)?;
+            match file.try_lock() {
+                Err(TryLockError::WouldBlock) => return Err(taken(dir, holder.as_ref())),
+                Err(TryLockError::Error(error)) if !has_no_locks(&error) => {
+                    return Err(error).with_context(cannot).help(NEXT);
+                }
+                _ => {}
+            }
+        }
         if !locks && holder.as_ref().is_some_and(Holder::may_live) {
             return Err(taken(dir, holder.as_ref()));
         }
@@ -147,7 +158,7 @@ impl Holder {
 
 /// The name of this machine.
 fn host() -> String {
-    let found = fs::read_to_string("/proc/sys/kernel/hostname");
+    let found = read_system("/proc/sys/kernel/hostname");
     let found = found.ok().or_else(|| std::env::var("HOSTNAME").ok());
     let found = found.or_else(|| std::env::var("COMPUTERNAME").ok());
     found.map_or_else(|| "this machine".to_owned(), |name| name.trim().to_owned())

@@ -100,6 +100,8 @@ impl MetricsFile {
     /// Opens the file and cuts it off after what is `kept` of it. What is added comes at its end, wherever that is then.
     fn open(dir: &Path, kept: impl FnOnce(&File) -> anyhow::Result<Kept>) -> anyhow::Result<Self> {
         let path = dir.join(FILE_NAME);
+        // A backup may be made of other names of the same files.
+        files::take_alone(&path).with_context(|| format!("can't copy `{}`", path.display()))?;
         let file = files::open(&path, OpenOptions::new().read(true).append(true).create(true))
             .with_context(|| format!("can't open `{}`", path.display()))?;
         let kept = kept(&file).with_context(|| format!("can't continue `{}`", path.display()))?;
@@ -218,6 +220,21 @@ mod tests {
     fn steps(dir: &Path) -> Vec<u64> {
         let value = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
         read(dir).lines().map(|line| value(line)["step"].as_u64().unwrap()).collect()
+    }
+
+    /// `cp -al` makes a backup of other names of the same files.
+    #[cfg(unix)]
+    #[test]
+    fn a_backup_stays_as_it_was_when_the_run_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = MetricsFile::create(dir.path()).unwrap();
+        file.append(&at(1)).unwrap();
+        let backup = dir.path().join("backup");
+        std::fs::hard_link(dir.path().join(FILE_NAME), &backup).unwrap();
+        let before = std::fs::read(&backup).unwrap();
+        MetricsFile::resume(dir.path(), 1).unwrap().append(&at(2)).unwrap();
+        assert_eq!(std::fs::read(&backup).unwrap(), before);
+        assert_eq!(std::fs::read_to_string(dir.path().join(FILE_NAME)).unwrap().lines().count(), 2);
     }
 
     #[test]

@@ -4,12 +4,13 @@
 //! `tensorflow/core/lib/io/record_writer.h`), and each record is an `Event` message
 //! (`tensorflow/core/util/event.proto`, `summary.proto`, `tensor.proto`), encoded here by hand.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
+use tightrope_data::files;
 
 /// Writes one event file.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ impl EventWriter {
     /// One that writes to a file that is there.
     #[cfg(test)]
     pub(super) fn at(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).open(path)?;
+        let file = files::open(path, std::fs::OpenOptions::new().write(true))?;
         Ok(Self { path: path.to_owned(), file: BufWriter::new(file) })
     }
 
@@ -114,7 +115,7 @@ fn create_new(dir: &Path, name: &str) -> io::Result<(PathBuf, File)> {
     let mut path = dir.join(name);
     let mut number = 0;
     loop {
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
+        match files::create_new(&path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 number += 1;
                 path = dir.join(format!("{name}.{number}"));

@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, Read as _};
 use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize as _;
 use serde::de::IntoDeserializer as _;
+use tightrope_data::files;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Value};
 
@@ -53,13 +52,7 @@ const LARGEST: u64 = 1 << 20;
 /// # Errors
 /// When it can't be read, isn't UTF-8, or goes on for more than 1 MiB.
 pub(crate) fn text_of(path: &Path) -> Result<String, SettingsError> {
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text));
-    let read = read.and_then(|bytes| match bytes as u64 {
-        0..=LARGEST => Ok(text),
-        _ => Err(io::Error::other("it has more than 1 MiB")),
-    });
-    read.map_err(|error| {
+    files::read_piped(path, LARGEST).map_err(|error| {
         let message = format!("can't read the settings file `{}`: {error}", path.display());
         SettingsError::new(message, "give the path of a TOML file, such as a run's `run.toml`")
     })

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use tightrope_core::Tensor;
-use tightrope_data::{SafeTensors, Weights};
+use tightrope_data::{SafeTensors, Weights, files, limits};
 use tightrope_nn::inputs::{DOCUMENTS, TARGETS, TOKENS, TYPES};
 use tightrope_nn::{
     self as nn, AdjustLr, Architecture, IMAGES, Import, LABELS, Lora, Model, Optimizer, Trainer,
@@ -257,7 +257,7 @@ impl Case {
 
 fn read_config(path: &Path) -> anyhow::Result<Architecture> {
     let place = || format!("can't read `{}`", path.display());
-    let text = std::fs::read_to_string(path).with_context(place)?;
+    let text = files::read_text(path, limits::DESCRIPTION).with_context(place)?;
     let value = serde_json::from_str(&text).with_context(place)?;
     Architecture::from_hf(&value).with_context(place)
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use serde_json::Value;
-use tightrope_data::Weights;
 use tightrope_data::checkpoint::ADAPTERS;
+use tightrope_data::{Weights, files, limits};
 use tightrope_nn::{self as nn, Architecture, Import, Lora, Parameter, Trainer, TrainerConfig};
 
 use super::{Places, Source, Start, hub};
@@ -61,7 +61,7 @@ fn file_in(dir: &Path) -> anyhow::Result<Value> {
     if !FILES {
         return Err(no_files());
     }
-    let text = std::fs::read(hub::located(dir).join(CONFIG))
+    let text = files::read(&hub::located(dir).join(CONFIG), limits::DESCRIPTION)
         .with_context(|| format!("can't read `{CONFIG}`"))?;
     serde_json::from_slice(&text).with_context(|| format!("`{CONFIG}` is not JSON"))
 }

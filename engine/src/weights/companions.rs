@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tightrope_core::DType;
-use tightrope_data::{TEMPLATE_FILE, Weights};
+use tightrope_data::{TEMPLATE_FILE, Weights, files, limits};
 use tightrope_nn::Architecture;
 
 use super::{Source, preprocessor};
@@ -36,8 +36,6 @@ const OF_TOKENIZER: [&str; 12] = [
 ];
 /// Files that aren't of the tokenizer.
 const OF_MODEL: [&str; 3] = [GENERATION, preprocessor::FILE, STORED];
-/// Bytes of the largest such file that is read: tokenizers of 262,144 tokens have 33 MB.
-const LARGEST: u64 = 1 << 28;
 const HELP: &str = "fetch or copy the model again, or name another one";
 
 /// Companion files by name.
@@ -273,16 +271,11 @@ impl Source {
 
 /// The bytes of a regular file of bounded size; `None` where there is none.
 fn read(file: &Path) -> Result<Option<Vec<u8>>> {
-    let Ok(metadata) = std::fs::metadata(file) else { return Ok(None) };
-    let shown = file.display();
-    if !metadata.is_file() {
-        return Err(Error::failed(anyhow!("`{shown}` is no regular file"), HELP));
+    if !file.exists() {
+        return Ok(None);
     }
-    if metadata.len() > LARGEST {
-        let size = metadata.len();
-        return Err(Error::failed(anyhow!("`{shown}` has {size} bytes, over {LARGEST}"), HELP));
-    }
-    std::fs::read(file).with_context(|| format!("can't read `{shown}`")).help(HELP).map(Some)
+    let place = || format!("can't read `{}`", file.display());
+    files::read(file, limits::TOKENS).with_context(place).help(HELP).map(Some)
 }
 
 /// Drops the files of the tokenizer from `files`, unless those of `tokenizer` are the same.

@@ -3,6 +3,8 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+use tightrope_data::files;
+
 /// A revision that isn't named.
 const MAIN: &str = "main";
 
@@ -66,8 +68,7 @@ fn snapshot(cache: &Path, name: &str, revision: &str) -> Option<PathBuf> {
     };
     let reference = model.join("refs").join(revision);
     // A commit's name and a line break.
-    let short = std::fs::metadata(&reference).is_ok_and(|it| it.is_file() && it.len() <= 128);
-    let commit = short.then(|| std::fs::read_to_string(reference).ok()).flatten();
+    let commit = files::read_text(&reference, 128).ok();
     commit.and_then(|commit| of(commit.trim())).or_else(|| of(revision))
 }
 

@@ -7,7 +7,8 @@ use anyhow::{Context as _, anyhow};
 #[cfg(not(target_family = "wasm"))]
 use tightrope_data::ChatTemplate;
 use tightrope_data::{
-    Base, Checkpoint, Gpt2, Normalization, Tokenizer, Weights, checkpoint, weights_fingerprint,
+    Base, Checkpoint, Gpt2, Normalization, Tokenizer, Weights, checkpoint, files, limits,
+    weights_fingerprint,
 };
 use tightrope_nn::{Architecture, Import, Trainer, TrainerConfig};
 
@@ -324,7 +325,8 @@ impl Source {
                 self.beside_the_weights().help("name another one with --tokenizer")?
             }
             None if self.dir.join(MERGES).is_file() && self.vocab()? == Tokenizer::GPT2_VOCAB => {
-                let list = std::fs::read(self.dir.join(MERGES)).help("fetch the file again")?;
+                let list = files::read(&self.dir.join(MERGES), limits::DESCRIPTION)
+                    .help("fetch the file again")?;
                 Tokenizer::Gpt2(Box::new(Gpt2::read(&list)?))
             }
             None if self.reads_bytes() => Tokenizer::Byte,
@@ -390,7 +392,7 @@ impl Source {
             None => {
                 let file = self.dir.join(preprocessor::FILE);
                 file.exists()
-                    .then(|| std::fs::read(&file))
+                    .then(|| files::read(&file, limits::DESCRIPTION))
                     .transpose()
                     .help("fetch the file again")?
             }
@@ -414,7 +416,7 @@ impl Source {
             Some(checkpoint) if checkpoint.has(ChatTemplate::FILE) => {
                 checkpoint.extra(ChatTemplate::FILE).help(HELP)?
             }
-            None if file.is_file() => std::fs::read(&file)
+            None if file.exists() => files::read(&file, limits::DESCRIPTION)
                 .with_context(|| format!("can't read `{}`", file.display()))
                 .help(HELP)?,
             _ => return Ok(None),
@@ -532,7 +534,7 @@ pub fn config_of(path: &Path) -> Result<Architecture> {
 
 fn read_config(dir: &Path) -> Result<Architecture> {
     let file = dir.join(CONFIG);
-    let text = std::fs::read(&file)
+    let text = files::read(&file, limits::DESCRIPTION)
         .with_context(|| {
             format!("`{}` is no model directory: can't read `{CONFIG}`", dir.display())
         })
@@ -543,7 +545,34 @@ fn read_config(dir: &Path) -> Result<Architecture> {
     let value = serde_json::from_slice(&text)
         .with_context(|| format!("`{}` is not JSON", file.display()))
         .help("fetch the file again")?;
-    Architecture::from_hf(&value)
+    let config = Architecture::from_hf(&value)
         .with_context(|| format!("the model in `{}` can't be used", dir.display()))
-        .help("name another model; docs/models.md lists those that are read")
+        .help("name another model; docs/models.md lists those that are read")?;
+    check_layers(dir, &config)?;
+    Ok(config)
+}
+
+/// Refuses a description of more layers than there are tensors, before a graph is made of them. Published models have fewer
+/// than 256, and are not opened for it.
+fn check_layers(dir: &Path, config: &Architecture) -> Result<()> {
+    const USUAL_LAYERS: usize = 256;
+    let layers = match config {
+        Architecture::Language(model) => model.layers,
+        Architecture::Vit(model) => model.layers,
+        Architecture::Bert(model) => model.layers,
+    };
+    if layers <= USUAL_LAYERS {
+        return Ok(());
+    }
+    // Weights that are missing or damaged are refused where they are read.
+    let Ok(weights) = Weights::open(dir) else { return Ok(()) };
+    let tensors = weights.names().len();
+    if layers <= tensors {
+        return Ok(());
+    }
+    let message = format!(
+        "`{}` describes {layers} layers in its {CONFIG}, and its weights are {tensors} tensors",
+        dir.display()
+    );
+    Err(Error::failed(anyhow!(message), "fetch the model again, or name another one"))
 }

@@ -186,6 +186,8 @@ pub(crate) fn padded_vocab(vocab: usize) -> usize {
 }
 
 impl ModelConfig {
+    /// Most layers that a model can have.
+    pub const MOST_LAYERS: usize = 1 << 12;
     /// Most positions that a model can have.
     pub const LONGEST_CONTEXT: usize = 1 << 24;
 
@@ -216,7 +218,7 @@ impl ModelConfig {
         let Self { channels, heads, kv_heads, .. } = *self;
         // The limits keep counts of parameters within 64 bits and token ids within i32.
         for (key, value, limit) in [
-            ("layers", self.layers, 1 << 12),
+            ("layers", self.layers, Self::MOST_LAYERS),
             ("channels", channels, 1 << 20),
             ("heads", heads, 1 << 20),
             ("kv_heads", kv_heads, 1 << 20),

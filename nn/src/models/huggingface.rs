@@ -35,7 +35,9 @@ impl Family {
 
     /// What a family's models of so many layers have besides their extents, where nothing else is said.
     pub fn details(self, layers: usize) -> Details {
-        let which = |has: &dyn Fn(usize) -> bool| (0..layers).filter(|&layer| has(layer)).collect();
+        let which = |has: &dyn Fn(usize) -> bool| {
+            (0..layers.min(ModelConfig::MOST_LAYERS)).filter(|&layer| has(layer)).collect()
+        };
         match self {
             Self::Mistral => Details {
                 window: Some(mistral::WINDOW),
@@ -261,9 +263,15 @@ fn decoder(keys: &Keys<'_>, family: Family) -> Result<ModelConfig> {
         rope_scaling,
         ..Details::NONE
     };
+    let layers = keys.size("num_hidden_layers")?;
+    // Each is looked at before the extents are checked.
+    if layers > ModelConfig::MOST_LAYERS {
+        let problem = format!("is {layers}; at most {} are read", ModelConfig::MOST_LAYERS);
+        return Err(keys.wrong("num_hidden_layers", problem));
+    }
     let mut config = ModelConfig {
         family,
-        layers: keys.size("num_hidden_layers")?,
+        layers,
         channels,
         heads,
         kv_heads: keys.optional_size("num_key_value_heads")?.unwrap_or(heads),

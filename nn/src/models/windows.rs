@@ -36,11 +36,9 @@ pub(super) fn read_windows(
         Some(listed) => listed[*layer] == "sliding_attention",
         None => has(*layer),
     };
-    // A model has few layers, whatever the file says: `check` comes later.
-    let layers = config.layers.min(1 << 12);
     let windowed: Vec<usize> = match window {
         None => vec![],
-        Some(_) => (0..layers).filter(windowed).collect(),
+        Some(_) => (0..config.layers).filter(windowed).collect(),
     };
     config.details.window = window.filter(|_| !windowed.is_empty());
     config.details.windowed = windowed;

@@ -75,6 +75,64 @@ fn threads_that_the_system_refuses_are_no_panic() {
     assert_eq!(found, [] as [String; 0], "tightrope_core::threads, or a Builder, in its place");
 }
 
+/// Files of others may be pipes, devices and links, or go on for gigabytes; one module knows.
+#[test]
+fn one_module_opens_files() {
+    let opener = root().join("data/src/files.rs");
+    let folders = ["core", "nn", "data", "engine", "cli", "python", "web"];
+    let of_users = |path: &PathBuf| {
+        let parts = ["tests", "tests.rs", "examples", "build.rs", "node_modules"];
+        *path != opener && !path.iter().any(|part| parts.iter().any(|own| part == *own))
+    };
+    // Blanks are left out, so that a call over several lines is one too.
+    let banned = [
+        "File::open(",
+        "File::create(",
+        "File::create_new(",
+        "File::options(",
+        "fs::read(",
+        "fs::read_to_string(",
+        "fs::write(",
+        "fs::copy(",
+        "OpenOptions::new().read(true).open(",
+        ").open(&path)",
+        ").open(path)",
+    ];
+    let mut found = vec![];
+    for path in folders.iter().flat_map(|folder| sources(&root().join(folder))).filter(of_users) {
+        let text = text(&path);
+        let own = text.split("\nmod tests {").next().unwrap_or_default();
+        let code = own.lines().map(str::trim).filter(|line| !line.starts_with("//"));
+        let code: String = code.flat_map(str::chars).filter(|c| !c.is_whitespace()).collect();
+        let uses = banned.iter().filter(|banned| {
+            let is_call = |(at, _): (usize, &str)| {
+                // `MetricsFile::create(` is another one.
+                let before = code[..at].chars().next_back();
+                banned.starts_with(')') || before.is_none_or(|c| !c.is_alphanumeric())
+            };
+            code.match_indices(**banned).any(is_call)
+        });
+        found.extend(uses.map(|banned| format!("{}: {banned}", shown(&path))));
+    }
+    assert_eq!(found, [] as [String; 0], "tightrope_data::files, in its place");
+}
+
+/// Text of files and of other processes goes through `output`, which escapes it.
+#[test]
+fn the_command_prints_by_one_module() {
+    let prints = ["println!(", "eprintln!(", "print!(", "eprint!("];
+    let mut found = vec![];
+    for path in sources(&root().join("cli/src")) {
+        let text = text(&path);
+        let own = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let printing = |line: &&str| prints.iter().any(|print| line.trim().starts_with(print));
+        found.extend(
+            own.lines().filter(printing).map(|line| format!("{}: {}", shown(&path), line.trim())),
+        );
+    }
+    assert_eq!(found, [] as [String; 0], "cli's output::note, in its place");
+}
+
 #[test]
 fn nothing_is_left_to_do() {
     // In halves, or this file would find itself.

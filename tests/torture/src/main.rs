@@ -84,11 +84,7 @@ impl Asked {
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let held = match words.split_first() {
-        Some((first, rest)) if first == "--read" => scenarios::child(rest).map(|()| true),
-        _ => Asked::of(&words).and_then(|asked| torture(&asked)),
-    };
-    match held {
+    match Asked::of(&words).and_then(|asked| torture(&asked)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

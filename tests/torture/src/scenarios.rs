@@ -5,7 +5,6 @@ mod devices;
 mod faults;
 mod flips;
 mod infinite;
-mod inputs;
 mod kills;
 mod memory;
 mod pairs;
@@ -23,8 +22,6 @@ use crate::chamber::{Case, Chamber, emptied};
 use crate::draws::Draws;
 use crate::library;
 use crate::tally::{Row, Tally, Violation, Wrong};
-
-pub use inputs::child;
 
 /// A kind of disturbance.
 pub struct Scenario {
@@ -71,7 +68,6 @@ pub const ALL: &[Scenario] = &[
     Scenario::new("lost-devices", 1, devices::on_processor),
     Scenario { gpu: true, ..Scenario::new("lost-gpus", 2, devices::on_gpu) },
     Scenario::new("not-finite", 2, infinite::attempt),
-    Scenario::new("hostile-inputs", 2, inputs::attempt),
     Scenario::new("two-processes", 1, pairs::attempt),
     Scenario::new("signals", 2, signals::attempt),
     Scenario { cases: memory::cases, ..Scenario::new("peak-of-memory", 2, memory::attempt) },

@@ -6,7 +6,11 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 /// Bytes of a text that a template makes at most.
-pub(super) const LARGEST: usize = 1 << 24;
+pub(super) const LARGEST: usize = 1 << 23;
+/// Items of a list that a template makes of a text at most.
+pub(super) const LONGEST: usize = LARGEST / 64;
+/// Values that a rendering compares at most. A value that two lists share is compared in each.
+const COMPARED: u64 = 2_000_000;
 /// Values within values that are followed at most, so that neither printing nor dropping one exhausts the stack.
 const DEEPEST: u16 = 200;
 /// Entries from which a dictionary has an index.
@@ -189,6 +193,9 @@ impl Value {
     pub fn iterate(&self) -> Outcome<Vec<Self>> {
         Ok(match self {
             Self::Undefined(_) => Vec::new(),
+            Self::Str(text) if text.chars().nth(LONGEST).is_some() => {
+                return Err("a list becomes too long".to_owned());
+            }
             Self::Str(text) => text.chars().map(|c| Self::from(c.to_string())).collect(),
             Self::Seq(seq) if seq.kind == Kind::Generator && seq.used.replace(true) => Vec::new(),
             Self::Seq(seq) => seq.items.clone(),
@@ -307,8 +314,33 @@ pub(super) fn of_row(value: &minijinja::Value, depth: u16) -> Outcome<Value> {
     })
 }
 
+thread_local! {
+    static LEFT: Cell<u64> = const { Cell::new(COMPARED) };
+}
+
+/// Begins the count of compared values anew.
+pub(super) fn count_comparisons() {
+    LEFT.set(COMPARED);
+}
+
+/// Returns true if more values were compared than may be. What [`equal`] said since then isn't so.
+pub(super) fn compares_too_much() -> bool {
+    LEFT.get() == 0
+}
+
+/// Counts a comparison, of texts by their length; `false` where none is left.
+fn may_compare(one: &Value) -> bool {
+    let cost = 1 + one.as_str().map_or(0, str::len) as u64 / 64;
+    let left = LEFT.get().saturating_sub(cost);
+    LEFT.set(left);
+    left > 0
+}
+
 /// Python's `==`.
 pub(super) fn equal(one: &Value, other: &Value) -> bool {
+    if !may_compare(one) {
+        return false;
+    }
     if let (Some(one), Some(other)) = (one.as_int(), other.as_int()) {
         return one == other;
     }

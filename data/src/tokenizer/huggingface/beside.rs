@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokenizers::AddedToken;
 use tokenizers::processors::template::TemplateProcessing;
 
-use super::{ADDED_TOKENS, CONFIG, SPECIAL_TOKENS_MAP};
+use super::{ADDED_TOKENS, CONFIG, SPECIAL_TOKENS_MAP, growth};
 
 /// Keys of special tokens, in transformers' order.
 const NAMED: [&str; 7] =
@@ -59,6 +59,7 @@ pub(super) fn complete(
         }
     }
     let tokens = found.missing(inner);
+    tokens.iter().try_for_each(|token| growth::check_token(&token.content))?;
     let mut changed = !tokens.is_empty();
     if changed {
         inner.add_tokens(&tokens);

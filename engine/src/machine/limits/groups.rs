@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use tightrope_data::files::read_system_bytes;
+
 use super::System;
 
 /// A resource that control groups limit.
@@ -53,7 +55,7 @@ impl System<'_> {
     /// Groups of this process whose limits bind it, from its own to the one that is mounted. Both versions may be mounted; a controller is
     /// in one of them.
     pub(super) fn groups(&self, controller: Controller) -> Vec<Group> {
-        let read = |file: &str| fs::read(self.path(Path::new(file))).unwrap_or_default();
+        let read = |file: &str| read_system_bytes(self.path(Path::new(file))).unwrap_or_default();
         let (own, mounted) = (read("/proc/self/cgroup"), read("/proc/self/mountinfo"));
         let mut groups = vec![];
         for mount in lines(&mounted).filter_map(|line| mount(line, controller)) {

@@ -4,7 +4,7 @@ use super::super::format;
 use super::super::operators::undefined;
 use super::super::print::{is_printable, text};
 use super::super::render::Called;
-use super::super::value::{Dict, Kind, LARGEST, Outcome, Value};
+use super::super::value::{Dict, Kind, LARGEST, LONGEST, Outcome, Value};
 use super::slice;
 
 /// White space, as Python's `str.split` and `str.strip` have it.
@@ -61,7 +61,10 @@ pub(super) fn of_text(own: &str, name: &str, called: Called) -> Outcome<Value> {
     };
     let all =
         |test: &dyn Fn(char) -> bool| Ok(Value::Bool(!own.is_empty() && own.chars().all(test)));
-    let strings = |parts: Vec<&str>| Value::list(parts.into_iter().map(Value::from).collect());
+    let strings = |parts: Vec<&str>| match parts.len() > LONGEST {
+        true => Err("a list becomes too long".to_owned()),
+        false => Value::list(parts.into_iter().map(Value::from).collect()),
+    };
     match name {
         "format" => {
             let mut named = Dict::default();
@@ -80,7 +83,8 @@ pub(super) fn of_text(own: &str, name: &str, called: Called) -> Outcome<Value> {
         "split" | "rsplit" => {
             let [separator, most] = called.by_name(name, ["sep", "maxsplit"])?;
             let most = most.map_or(Ok(-1), |it| it.as_int().ok_or("maxsplit is an integer"))?;
-            let most = usize::try_from(most).unwrap_or(usize::MAX);
+            // More pieces than a list holds are refused.
+            let most = usize::try_from(most).unwrap_or(usize::MAX).min(LONGEST + 1);
             let parts = match separator {
                 None | Some(Value::None) if name == "split" => split_spaces(own, most),
                 None | Some(Value::None) => rsplit_spaces(own, most),
@@ -104,6 +108,11 @@ pub(super) fn of_text(own: &str, name: &str, called: Called) -> Outcome<Value> {
         }
         "splitlines" => {
             let [keep] = called.by_name(name, ["keepends"])?;
+            // Last bytes of the characters that end a line, and of some others.
+            let ends = |byte: &u8| matches!(byte, b'\n'..=b'\r' | 0x1c..=0x1e | 0x85 | 0xa8 | 0xa9);
+            if own.bytes().filter(ends).count() > LONGEST {
+                return Err("a list becomes too long".to_owned());
+            }
             return strings(lines(own, keep.is_some_and(|keep| keep.is_true())));
         }
         "join" => {
