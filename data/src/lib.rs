@@ -49,6 +49,7 @@ mod scored;
 mod source;
 mod tokenizer;
 mod tokens;
+#[cfg(not(target_family = "wasm"))]
 mod torch;
 mod toy;
 

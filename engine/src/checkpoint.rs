@@ -306,6 +306,7 @@ fn tensors<'a>(
 }
 
 /// Returns `true` if a number is finite after it was rounded to a dtype.
+#[cfg(not(target_family = "wasm"))]
 pub(crate) fn fits_dtype(dtype: DType, value: f32) -> bool {
     // The least number that is rounded to infinity.
     let end = match dtype {

@@ -13,11 +13,13 @@ use crate::fast::vmath::{Storage, store_slice};
 use crate::fast::{nf4, quant, rows};
 use crate::isa::Isa;
 
-/// Calls `$run::<T, W>` with weights of W: those of x, or f32 beside 16 bits, as a scale of 1 + w is. Another gives false.
+/// Calls `$run::<T, W>` with weights of W: those of x, or f32 beside 16 bits, as a scale of 1 + w is. Another gives false. A page trains no
+/// model with such a scale in 16 bits on its processor, and a visitor loads less.
 macro_rules! by_weight {
     ($inputs:ident, $run:ident::<$x:ident>($($argument:expr),* $(,)?)) => {
         match $inputs[1].ty().dtype {
             dtype if dtype == $inputs[0].ty().dtype => $run::<$x, $x>($($argument),*),
+            #[cfg(not(target_family = "wasm"))]
             DType::F32 => $run::<$x, f32>($($argument),*),
             _ => false,
         }

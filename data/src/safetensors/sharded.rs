@@ -7,7 +7,9 @@ use serde::Deserialize;
 
 use super::{SafeTensors, TensorView, missing};
 use crate::bytes::Bytes;
-use crate::{Error, Result, files, limits, torch};
+#[cfg(not(target_family = "wasm"))]
+use crate::torch;
+use crate::{Error, Result, files, limits};
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -129,9 +131,10 @@ impl Weights {
     }
 }
 
-/// A file of either format.
+/// A file of either format. A page has no folders to read PyTorch's from.
 fn open_file(path: &Path) -> Result<SafeTensors> {
     match path.extension() {
+        #[cfg(not(target_family = "wasm"))]
         Some(extension) if extension == "bin" => {
             let bytes = Bytes::open(path)?;
             let entries = torch::entries(&bytes);

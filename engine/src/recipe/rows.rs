@@ -1,8 +1,11 @@
 //! Tokens that a model has no row for.
 
+#[cfg(not(target_family = "wasm"))]
 use anyhow::anyhow;
+#[cfg(not(target_family = "wasm"))]
 use tightrope_data::Tokenizer;
 
+#[cfg(not(target_family = "wasm"))]
 use crate::error::Error;
 
 /// Help for a token of the data that the model has no row for.

@@ -157,7 +157,8 @@ mod tests {
     fn a_full_disk_loses_curves_and_no_step() {
         let dir = tempfile::tempdir().unwrap();
         let mut recorder = Recorder::open(dir.path(), 0).unwrap();
-        recorder.events = Some(EventWriter::at(Path::new("/dev/full")).unwrap());
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        recorder.events = Some(EventWriter::of(full));
         for step in 1..4 {
             recorder.log(&Stepped { step, step_s: 1.0, ..Stepped::default() });
         }

@@ -39,11 +39,10 @@ impl EventWriter {
         Ok(writer)
     }
 
-    /// One that writes to a file that is there.
+    /// One that writes to an open file.
     #[cfg(test)]
-    pub(super) fn at(path: &Path) -> io::Result<Self> {
-        let file = files::open(path, std::fs::OpenOptions::new().write(true))?;
-        Ok(Self { path: path.to_owned(), file: BufWriter::new(file) })
+    pub(super) fn of(file: File) -> Self {
+        Self { path: PathBuf::new(), file: BufWriter::new(file) }
     }
 
     /// Adds a point of the curve `tag`.

@@ -187,12 +187,20 @@ impl Meeting {
     }
 }
 
-/// Tries until a deadline, or until something is refused for good.
+/// Tries until a deadline, or until something is refused for good. A peer that was met and has given up by then listens no more: its reason
+/// is the error, and not that.
 fn tried<T>(until: Instant, mut once: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut reason = None;
     loop {
         match once() {
             Err(error) if error.kind() != REFUSED && Instant::now() < until => {
+                if error.kind() != io::ErrorKind::ConnectionRefused {
+                    reason = Some(error);
+                }
                 thread::sleep(PAUSE);
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                return Err(reason.unwrap_or(error));
             }
             done => return done,
         }
