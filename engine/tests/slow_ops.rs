@@ -13,7 +13,7 @@ use tightrope::timing;
 const TINY: &str = "model.layers=2 model.channels=32 model.heads=4 model.context=24 model.vocab=67 data.tokenizer=byte \
     train.batch=3 run.device=cpu run.threads=2 model.dropout=0.1";
 
-/// What else a step may be made of.
+/// Settings of other steps: micro-batches, storage of less, recomputation, adapters.
 const OTHERS: [&str; 12] = [
     "train.batch=4 train.micro_batch=2",
     "train.batch=4 train.micro_batch=2 train.gradient_sums=ordered",
