@@ -112,7 +112,8 @@ impl SafeTensors {
             ));
         }
         // A copy, which stays text whoever writes the file.
-        let header: Header = serde_json::from_slice(&header.to_vec())
+        let header = header.to_vec();
+        let header: Header = serde_json::from_slice(&header)
             .map_err(|e| file(format!("its header is not valid ({e}); fetch it again")))?;
         let mut entries = header
             .tensors

@@ -112,7 +112,8 @@ impl Archive {
         let mut at = 0;
         while let Some(header) = bytes.get(at..at + BLOCK).filter(|block| block[0] != 0) {
             // A copy, which stays text whoever writes the file.
-            let parsed = parse(&header.to_vec())
+            let header = header.to_vec();
+            let parsed = parse(&header)
                 .ok_or_else(|| broken(format!("it is no tar archive, or damaged at byte {at}")))?;
             let start = at + BLOCK;
             let end = start.checked_add(parsed.size).filter(|&end| end <= bytes.len());

@@ -111,7 +111,6 @@ const OTHERS: [Sample; 11] = [
         batch: 1,
         vocab: 1000,
         optimizer: Sgd,
-        ..USUAL
     },
 ];
 

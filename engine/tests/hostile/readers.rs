@@ -73,14 +73,14 @@ pub const READERS: &[Reader] = &[
         ..reader("checkpoint-optimizer", "optimizer.safetensors", checkpoint)
     },
     Reader {
-        repair: repair::tar,
+        repair: |bytes| repair::tar(bytes),
         ..reader("archive", "run.tar", |path| told(Checkpoint::open(path)))
     },
     Reader { beside: &[WEIGHTS], ..reader("config", "config.json", model) },
     Reader { beside: &[CONFIG, WEIGHTS], ..reader("generation", "generation_config.json", model) },
     Reader { beside: &[CONFIG], ..reader("safetensors", "model.safetensors", safetensors) },
     reader("index", "model.safetensors.index.json", weights),
-    Reader { repair: repair::zip, ..reader("torch", "pytorch_model.bin", weights) },
+    Reader { repair: |bytes| repair::zip(bytes), ..reader("torch", "pytorch_model.bin", weights) },
     reader("adapters", "adapter_config.json", |path| told(adapters::config_of(folder(path)))),
     reader("text", "text.txt", corpus),
     reader("packed", "text.txt.gz", corpus),
@@ -100,7 +100,7 @@ pub const READERS: &[Reader] = &[
     Reader { beside: &[("merges.txt", "merges/list")], ..reader("vocab", "vocab.json", tokenizer) },
     Reader { beside: &[("vocab.json", "vocab/list")], ..reader("merges", "merges.txt", merges) },
     reader("template", "chat_template.jinja", template),
-    Reader { repair: repair::png, ..reader("png", "images/one/a.png", images) },
+    Reader { repair: |bytes| repair::png(bytes), ..reader("png", "images/one/a.png", images) },
     reader("jpeg", "images/one/a.jpg", images),
     Reader {
         beside: &[("train-labels-idx1-ubyte", "idx-labels/six")],

@@ -7,7 +7,7 @@ use tightrope::data::content;
 pub fn nothing(_: &mut Vec<u8>) {}
 
 /// The sums of a PNG's chunks.
-pub fn png(bytes: &mut Vec<u8>) {
+pub fn png(bytes: &mut [u8]) {
     let mut at = 8;
     while let Some(length) = number(bytes, at, u32::from_be_bytes) {
         let Some(end) = at.checked_add(8 + length as usize).filter(|end| end + 4 <= bytes.len())
@@ -21,7 +21,7 @@ pub fn png(bytes: &mut Vec<u8>) {
 }
 
 /// The sums of a zip archive's uncompressed entries.
-pub fn zip(bytes: &mut Vec<u8>) {
+pub fn zip(bytes: &mut [u8]) {
     for at in 0..bytes.len().saturating_sub(46) {
         if !bytes[at..].starts_with(b"PK\x01\x02") {
             continue;
@@ -41,7 +41,7 @@ pub fn zip(bytes: &mut Vec<u8>) {
 }
 
 /// The sums of a tar archive's headers.
-pub fn tar(bytes: &mut Vec<u8>) {
+pub fn tar(bytes: &mut [u8]) {
     let mut at = 0;
     while let Some(header) = bytes.get_mut(at..at + 512).filter(|header| header[0] != 0) {
         header[148..156].fill(b' ');

@@ -1,5 +1,7 @@
 //! Weights that a program sets by their names in checkpoints, between two steps.
 
+use std::slice;
+
 use super::{Of, TrainError, Trainer, check_length};
 use crate::error::ensure;
 use crate::import::Matched;
@@ -47,7 +49,8 @@ impl Trainer {
             (false, true) => self.weight(index).await?,
             (false, false) => {
                 let tensor = self.weights.tensors()[index];
-                self.values_of(tensor, &[0..description.elements()], Of::All).await?
+                let whole = 0..description.elements();
+                self.values_of(tensor, slice::from_ref(&whole), Of::All).await?
             }
         };
         match part.transposed {
