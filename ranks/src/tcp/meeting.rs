@@ -187,23 +187,24 @@ impl Meeting {
     }
 }
 
-/// Tries until a deadline, or until something is refused for good. A peer that was met and has given up by then listens no more: its reason
-/// is the error, and not that.
+/// Tries until a deadline, or until something is refused for good. At the deadline, nobody may listen any more, or an attempt be cut off: the
+/// error is the last one before that which says more.
 fn tried<T>(until: Instant, mut once: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut reason = None;
     loop {
-        match once() {
-            Err(error) if error.kind() != REFUSED && Instant::now() < until => {
-                if error.kind() != io::ErrorKind::ConnectionRefused {
-                    reason = Some(error);
-                }
-                thread::sleep(PAUSE);
-            }
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                return Err(reason.unwrap_or(error));
-            }
+        let error = match once() {
+            Err(error) if error.kind() != REFUSED => error,
             done => return done,
+        };
+        let says_little =
+            matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::TimedOut);
+        if Instant::now() >= until {
+            return Err(reason.filter(|_| says_little).unwrap_or(error));
         }
+        if !says_little {
+            reason = Some(error);
+        }
+        thread::sleep(PAUSE);
     }
 }
 

@@ -212,9 +212,10 @@ fn a_false_rank_0_is_refused() {
         });
         let limit = Duration::from_secs(1);
         let meeting = Meeting { limit, ..meeting(place, "a secret") };
-        let said = Tcp::meet((1, 2), &meeting, LONG).err().unwrap().to_string();
-        assert!(said.contains("doesn't know the secret of the run"), "{said}");
+        let met = Tcp::meet((1, 2), &meeting, LONG).err();
         is_done.store(true, Ordering::Relaxed);
+        let said = met.unwrap().to_string();
+        assert!(said.contains("doesn't know the secret of the run"), "{said}");
     });
 }
 
