@@ -1,6 +1,6 @@
 //! The bounds on files that are read whole, and on what readers make of what they read: a few hundred bytes can stand for gigabytes.
 //!
-//! [`VARIABLE`] in the environment raises each of them.
+//! `TIGHTROPE_MAX_UNPACKED` in the environment raises each of them.
 
 /// The environment variable that raises the bounds, in bytes.
 const VARIABLE: &str = "TIGHTROPE_MAX_UNPACKED";
