@@ -13,6 +13,8 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use tightrope::check::{self, Checker, Program};
+#[cfg(target_os = "linux")]
+use tightrope::data::files::is_private;
 use tightrope::settings;
 
 /// What this program is called with to run kernels that may take it down. Nobody types it.
@@ -70,25 +72,16 @@ fn check_kernels() {
     }
 }
 
-/// Vulkan's loader asks for a Wayland display, whose library complains on stderr where nobody is logged in. A folder without a
-/// display is the same answer in silence. It's one into which nobody else can put a display: the cache, or one of the system's that holds none.
+/// Sets `XDG_RUNTIME_DIR` where it's unset or another user can write to it. Vulkan's loader looks there for a Wayland display, and its library
+/// prints an error where no folder is set. The cache holds no display, nor does `/proc`.
 #[cfg(target_os = "linux")]
 fn name_a_runtime_folder() {
     const FOLDER: &str = "XDG_RUNTIME_DIR";
     let named = std::env::var_os(FOLDER).map(std::path::PathBuf::from);
-    if named.is_some_and(|folder| is_own(&folder)) {
+    if named.is_some_and(|folder| is_private(&folder)) {
         return;
     }
     let folder = tightrope::machine::cache_folder().unwrap_or_else(|| "/proc".into());
     // SAFETY: the program has one thread yet.
     unsafe { std::env::set_var(FOLDER, folder) };
-}
-
-/// Returns true if a folder is this user's and nobody else can write to it.
-#[cfg(target_os = "linux")]
-fn is_own(folder: &std::path::Path) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    let own = std::fs::metadata("/proc/self").map(|process| process.uid());
-    let found = std::fs::metadata(folder);
-    found.is_ok_and(|found| own.is_ok_and(|own| found.uid() == own) && found.mode() & 0o022 == 0)
 }

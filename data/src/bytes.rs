@@ -36,15 +36,15 @@ impl Bytes {
         if file.metadata().map_err(Error::io("inspect", path))?.len() == 0 {
             return Ok(Self::Owned(Vec::new()));
         }
-        // SAFETY: the map is only read as bytes, for which every value is valid; text is made of copies (`still`, `text`). A file that another
+        // SAFETY: the map is only read as bytes, for which every value is valid; text is made of copies (`in_memory`, `text`). A file that another
         // process shortens raises SIGBUS on access, which `check_length` turns into an error in
         // all but the narrowest race; a file that is overwritten in place yields other bytes.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
         Ok(Self::Map { map, file })
     }
 
-    /// The same bytes in memory, where no other process changes them: what is text once stays text.
-    pub fn still(self) -> Self {
+    /// The same bytes in memory of this process, copied from a mapped file, which other processes may change.
+    pub fn in_memory(self) -> Self {
         match &self {
             Self::Map { map, .. } => Self::Owned(map.to_vec()),
             Self::Part { whole, .. } if matches!(**whole, Self::Map { .. }) => {
@@ -170,7 +170,7 @@ mod tests {
         assert!(matches!(text, Cow::Owned(_)));
         let part = Bytes::Part { whole: Arc::new(map), range: 3..9 };
         assert!(matches!(part.text("it").unwrap(), Cow::Owned(_)));
-        assert!(matches!(part.still(), Bytes::Owned(_)));
+        assert!(matches!(part.in_memory(), Bytes::Owned(_)));
     }
 
     #[test]

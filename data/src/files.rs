@@ -214,7 +214,7 @@ pub fn temporary_folder() -> PathBuf {
         // Somebody else may have made one of this name, or a link to one of theirs.
         let _ = create_private(&shared);
         let is_folder = shared.symlink_metadata().is_ok_and(|found| found.is_dir());
-        if is_folder && is_private(&shared) {
+        if is_folder && make_private(&shared) {
             return shared;
         }
     }
@@ -239,17 +239,34 @@ pub fn create_private(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Returns true if nobody but this user, and the system's, can put files into a folder. Write permission of others is taken away from a
-/// folder of this user.
+/// Returns true if a folder is this user's and no other user can write to it.
 #[cfg(unix)]
 pub fn is_private(folder: &Path) -> bool {
-    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-    let Ok(found) = folder.metadata() else { return false };
+    mode_of_own(folder).is_some_and(|mode| mode & OTHERS_WRITE == 0)
+}
+
+/// Takes away write permission of other users from a folder of this user. Returns true if the folder is private then.
+#[cfg(unix)]
+pub fn make_private(folder: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    let narrowed = |mode| fs::Permissions::from_mode(mode & 0o7777 & !OTHERS_WRITE);
+    mode_of_own(folder).is_some_and(|mode| {
+        mode & OTHERS_WRITE == 0 || fs::set_permissions(folder, narrowed(mode)).is_ok()
+    })
+}
+
+/// Write permission of the group and of all.
+#[cfg(unix)]
+const OTHERS_WRITE: u32 = 0o022;
+
+/// The mode of a folder that is this user's.
+#[cfg(unix)]
+fn mode_of_own(folder: &Path) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt as _;
+    let found = folder.metadata().ok()?;
     // SAFETY: the call takes nothing and can't fail.
     let own = found.uid() == unsafe { libc::geteuid() };
-    let others = found.mode() & 0o022;
-    let narrowed = || fs::Permissions::from_mode(found.mode() & 0o7755);
-    found.is_dir() && own && (others == 0 || fs::set_permissions(folder, narrowed()).is_ok())
+    (found.is_dir() && own).then(|| found.mode())
 }
 
 /// Opens a regular file. A link, a pipe or a device under its name is refused, and not waited for.
@@ -497,9 +514,10 @@ mod tests {
         let mode = || path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(), 0o700);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(is_private(&path));
+        assert!(!is_private(&path));
+        assert!(make_private(&path) && is_private(&path));
         assert_eq!(mode(), 0o755);
-        assert!(!is_private(&path.join("none")));
+        assert!(!is_private(&path.join("none")) && !make_private(&path.join("none")));
         create_private(&path).unwrap_err();
         assert!(is_private(&temporary_folder()));
     }

@@ -279,7 +279,7 @@ fn ranks_here() -> usize {
 pub fn cache_folder() -> Option<PathBuf> {
     let folder = dirs::cache_dir()?.join("tightrope");
     #[cfg(unix)]
-    if folder.exists() && !tightrope_data::files::is_private(&folder) {
+    if folder.exists() && !tightrope_data::files::make_private(&folder) {
         return None;
     }
     Some(folder)

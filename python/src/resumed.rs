@@ -5,9 +5,7 @@ use std::path::PathBuf;
 use tightrope::Result;
 use tightrope::data::Checkpoint;
 use tightrope::data::checkpoint::{Skipped, latest_complete, list};
-
-/// Settings of a run, in its directory.
-const RUN_SETTINGS: &str = "run.toml";
+use tightrope::weights::source::RUN_SETTINGS;
 
 /// A run or a checkpoint that a trainer goes on from.
 pub struct Resumed {

@@ -5,24 +5,12 @@ import io
 import nanoarrow
 import numpy as np
 import pytest
+from curve import CPU, INPUTS, Curve
 
 import tightrope as tr
 from tightrope.progress import Progress, clock
 
-CPU = dict(device="cpu", threads=2)
-INPUTS = {"x": ("f32", (3,)), "y": ("f32", (1,))}
 PLAIN = dict(optimizer="sgd", lr=0.1, warmup=0, schedule="constant", clip=0, weight_decay=0, steps=4)
-
-
-class Curve(tr.Model):
-    def __init__(self):
-        self.up, self.down = tr.nn.Linear(3, 5), tr.nn.Linear(5, 1)
-
-    def predict(self, x):
-        return self.down(tr.nn.relu(self.up(x)))
-
-    def loss(self, x, y):
-        return tr.nn.mean_squared_error(self.predict(x), y)
 
 
 def batch(count=8):

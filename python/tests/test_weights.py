@@ -5,25 +5,13 @@ import struct
 
 import numpy as np
 import pytest
+from curve import CPU, INPUTS, Curve
 
 import tightrope as tr
 
-CPU = dict(device="cpu", threads=2)
-INPUTS = {"x": ("f32", (3,)), "y": ("f32", (1,))}
 PLAIN = dict(optimizer="sgd", lr=0.1, warmup=0, schedule="constant", clip=0, weight_decay=0, steps=40)
 ADAM = dict(optimizer="adamw", lr=0.01, warmup=0, schedule="constant", clip=0, weight_decay=0, steps=40)
 SHAPES = {"up.weight": (5, 3), "up.bias": (5,), "down.weight": (1, 5), "down.bias": (1,)}
-
-
-class Curve(tr.Model):
-    def __init__(self):
-        self.up, self.down = tr.nn.Linear(3, 5), tr.nn.Linear(5, 1)
-
-    def predict(self, x):
-        return self.down(tr.nn.relu(self.up(x)))
-
-    def loss(self, x, y):
-        return tr.nn.mean_squared_error(self.predict(x), y)
 
 
 class Tanh(Curve):

@@ -1,4 +1,4 @@
-"""A traced model in words, one line an op, by which a run that goes on sees that its model was changed."""
+"""A traced model as text, a line for each op: a resumed run compares it with the checkpoint's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def described(
     constants: Mapping[str, np.ndarray[Any, Any]],
     layers: Sequence[Mapping[str, Any]],
 ) -> list[str]:
-    """The ops of a function of the model up to the one that it returns, in order, with what they read and their numbers."""
+    """Lists the ops of a function of the model up to its output, a line each: name, kind, inputs and attributes."""
     ops = function["ops"][: function["output"] + 1]
     names = [op["name"] for op in ops]
     shapes = {it["name"]: f"{it['dtype']} {tuple(it['shape'])}" for it in inputs}

@@ -34,8 +34,8 @@ class Weights(Mapping[str, np.ndarray]):
     """Weights by name, in names, shapes and layouts of checkpoints, which are PyTorch's.
 
     A linear layer's is (out, in), an embedding's (rows, channels), a convolution's (out, in, height, width), or (out, height, width, in)
-    if it reads images with channels last. Models of Hugging Face have the names and shapes of their own files there. ``weights[name]`` reads the device and gives a float32 array of its own memory;
-    ``weights[name] = array`` sets a weight. Optimizer state stays as it is.
+    if it reads images with channels last. Models of Hugging Face have the names and shapes of their own files there. ``weights[name]`` reads the
+    device and gives a float32 array of its own memory; ``weights[name] = array`` sets a weight. Optimizer state stays as it is.
     """
 
     def __init__(self, inner: Callable[[], _engine.Trainer]) -> None:

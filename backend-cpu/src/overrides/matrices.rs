@@ -13,19 +13,6 @@ use crate::fast::vmath::{Storage, store_slice};
 use crate::fast::{nf4, quant, rows};
 use crate::isa::Isa;
 
-/// Calls `$run::<T, W>` with weights of W: those of x, or f32 beside 16 bits, as a scale of 1 + w is. Another gives false. A page trains no
-/// model with such a scale in 16 bits on its processor, and a visitor loads less.
-macro_rules! by_weight {
-    ($inputs:ident, $run:ident::<$x:ident>($($argument:expr),* $(,)?)) => {
-        match $inputs[1].ty().dtype {
-            dtype if dtype == $inputs[0].ty().dtype => $run::<$x, $x>($($argument),*),
-            #[cfg(not(target_family = "wasm"))]
-            DType::F32 => $run::<$x, f32>($($argument),*),
-            _ => false,
-        }
-    };
-}
-
 /// # Safety
 /// As [`super::run`].
 pub unsafe fn layer_norm<T: Storage>(
@@ -34,24 +21,13 @@ pub unsafe fn layer_norm<T: Storage>(
     inputs: &[View<'_>],
     outputs: &[View<'_>],
 ) -> bool {
-    // SAFETY: passed on.
-    unsafe { by_weight!(inputs, layer_norm_of::<T>(isa, op, inputs, outputs)) }
-}
-
-/// # Safety
-/// As [`super::run`].
-unsafe fn layer_norm_of<T: Storage, W: Storage>(
-    isa: Isa,
-    op: &LayerNorm,
-    inputs: &[View<'_>],
-    outputs: &[View<'_>],
-) -> bool {
-    if inputs[2].ty().dtype != inputs[1].ty().dtype {
+    if inputs[1].ty().dtype != inputs[0].ty().dtype || inputs[2].ty().dtype != inputs[0].ty().dtype
+    {
         return false;
     }
     // SAFETY: passed on.
     unsafe {
-        let (x, [w, b]) = (inputs[0].slice::<T>(), [1, 2].map(|at| inputs[at].slice::<W>()));
+        let [x, w, b] = [inputs[0], inputs[1], inputs[2]].map(|view| view.slice::<T>());
         let (mean, rstd) = (outputs[1].slice_mut(), outputs[2].slice_mut());
         norm::layer_norm(
             isa,
@@ -83,23 +59,13 @@ pub unsafe fn layer_norm_grad<T: Storage>(
     outputs: &[View<'_>],
     scratch: Scratch<'_>,
 ) -> bool {
-    // SAFETY: passed on.
-    unsafe { by_weight!(inputs, layer_norm_grad_of::<T>(inputs, outputs, scratch)) }
-}
-
-/// # Safety
-/// As [`super::run`].
-unsafe fn layer_norm_grad_of<T: Storage, W: Storage>(
-    inputs: &[View<'_>],
-    outputs: &[View<'_>],
-    scratch: Scratch<'_>,
-) -> bool {
-    if inputs[4].ty().dtype != inputs[0].ty().dtype {
+    if inputs[1].ty().dtype != inputs[0].ty().dtype || inputs[4].ty().dtype != inputs[0].ty().dtype
+    {
         return false;
     }
     // SAFETY: passed on.
     unsafe {
-        let (x, w) = (inputs[0].slice::<T>(), inputs[1].slice::<W>());
+        let [x, w] = [inputs[0], inputs[1]].map(|view| view.slice::<T>());
         let dy = apart::<T>(inputs[4], outputs[0]);
         let (mean, rstd) = (inputs[2].slice(), inputs[3].slice());
         let grads = outputs.get(1).map(|weight| ParameterGrads {
@@ -112,6 +78,19 @@ unsafe fn layer_norm_grad_of<T: Storage, W: Storage>(
         norm::layer_norm_backward(isa, x, w, mean, rstd, dy, dx, grads, sums);
     }
     true
+}
+
+/// Calls `$run::<T, W>` with weights of W: those of x, or f32 beside 16 bits, as a scale of 1 + w is. Another gives false. In
+/// WebAssembly f32 beside 16 bits runs by the reference: a visitor of the page loads less.
+macro_rules! by_weight {
+    ($inputs:ident, $run:ident::<$x:ident>($($argument:expr),* $(,)?)) => {
+        match $inputs[1].ty().dtype {
+            dtype if dtype == $inputs[0].ty().dtype => $run::<$x, $x>($($argument),*),
+            #[cfg(not(target_family = "wasm"))]
+            DType::F32 => $run::<$x, f32>($($argument),*),
+            _ => false,
+        }
+    };
 }
 
 /// # Safety

@@ -54,7 +54,7 @@ impl Layout {
     pub fn rows(self, name: &str, bytes: Bytes, each: Each<'_>) -> Result<()> {
         match self {
             Self::Lines => lines(name, without_mark(&bytes), each),
-            Self::Values => values(name, without_mark(&bytes.still()), each),
+            Self::Values => values(name, without_mark(&bytes.in_memory()), each),
             Self::Parquet => parquet::rows(name, bytes, each),
             Self::Arrow => arrow::rows(name, &bytes, each),
         }

@@ -34,7 +34,7 @@ impl fmt::Debug for Files {
 }
 
 impl Files {
-    /// Of the checkpoint in the folder or the archive at `path`.
+    /// The files of the checkpoint in the folder or the archive at `path`.
     fn at(path: &Path) -> Result<Self> {
         Ok(match path.is_file() {
             true => Self::Archive(Archive::read(path, Bytes::open(path)?)?),
@@ -101,7 +101,7 @@ impl Checkpoint {
             Files::Folder(_) => read(&manifest_path, limits::DESCRIPTION)
                 .map_err(Error::io("read", &manifest_path))?
                 .into(),
-            Files::Archive(_) => files.open(path, MANIFEST)?.still(),
+            Files::Archive(_) => files.open(path, MANIFEST)?.in_memory(),
         };
         let manifest = Manifest::from_text(&manifest_path, &text)?;
         let mut unseen: BTreeSet<&str> = manifest.checksums.keys().map(String::as_str).collect();

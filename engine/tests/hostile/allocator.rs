@@ -28,7 +28,7 @@ pub fn end() -> usize {
     PEAK.load(Relaxed).saturating_sub(BEFORE.load(Relaxed))
 }
 
-/// Counts bytes that are asked for; `false` where they are too many.
+/// Adds bytes to those that are allocated; `false` if they exceed the limit, and then none is added.
 fn take(bytes: usize) -> bool {
     let live = LIVE.fetch_add(bytes, Relaxed).saturating_add(bytes);
     if live > MOST.load(Relaxed) {

@@ -7,6 +7,7 @@
 #![cfg(target_os = "linux")]
 
 mod allocator;
+#[path = "../../../tests/torture/src/draws.rs"]
 mod draws;
 mod mutate;
 mod pipes;
@@ -167,7 +168,7 @@ fn reads() {
         };
         let others: Vec<&[u8]> = files.iter().map(|(_, bytes)| &bytes[..]).collect();
         for number in 0..count.parse().unwrap() {
-            let mut draws = Draws::of(seed, reader.name, number);
+            let mut draws = Draws::of(number_of(seed), reader.name, number);
             let (name, bytes) = draws.one_of(&files);
             let mut bytes = bytes.clone();
             mutate::mutate(&mut draws, &mut bytes, &others);
@@ -178,6 +179,11 @@ fn reads() {
             one(reader, &folder, &format!("{name}, mutation {number} by {seed}"), &bytes, &mut log);
         }
     }
+}
+
+/// The number of a seed, which may be a date.
+fn number_of(seed: &str) -> u64 {
+    seed.bytes().fold(0, |number, byte| number.wrapping_mul(257).wrapping_add(byte.into()))
 }
 
 /// Reads one file and logs what came of it.

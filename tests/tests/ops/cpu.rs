@@ -5,6 +5,7 @@ use conformance::conformance::{Mode, run, unsupported};
 use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cpu::isa::Isa;
+use tightrope_core::ops::{Case, RmsNorm, RmsNormGrad};
 use tightrope_core::{Backend, DType, Op};
 
 fn check(mut backend: Cpu) {
@@ -31,6 +32,30 @@ fn check(mut backend: Cpu) {
 fn fast_paths_match_the_references() {
     for isa in Isa::available() {
         check(Cpu::new(2).expect("two threads").with_isa(isa));
+    }
+}
+
+/// Norms of Gemma have a scale of 1 + w, which is f32 beside rows of 16 bits.
+#[test]
+fn norms_by_a_scale_in_f32_match_the_references() {
+    let mut cases = vec![];
+    for dtype in [DType::BF16, DType::F16] {
+        for [rows, columns] in [[1, 1], [3, 17], [130, 64], [70, 300]] {
+            let x = || cases::floats(dtype, &[rows, columns], -1.0, 1.0);
+            let w = || cases::unit(&[columns]);
+            let rstd = || cases::floats(DType::F32, &[rows], 0.5, 1.5);
+            cases.push(Case::new(RmsNorm { eps: 1e-6 }, vec![x(), w()]));
+            for weights in [true, false] {
+                let op = RmsNormGrad { weights, residual: false };
+                cases.push(Case::new(op, vec![x(), w(), rstd(), x()]));
+            }
+        }
+    }
+    for isa in Isa::available() {
+        let mut cpu = Cpu::new(2).expect("two threads").with_isa(isa);
+        let report = block_on(run(&mut cpu, &cases, Mode::Check));
+        assert_eq!(report.problems(""), Vec::<String>::new(), "{}\n{report}", cpu.name());
+        assert_eq!(cpu.slow_ops(), Vec::<&str>::new(), "{}", cpu.name());
     }
 }
 

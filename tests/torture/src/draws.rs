@@ -1,4 +1,5 @@
-//! Numbers that are drawn: the same for the same seed, scenario and case, so that a case can be repeated.
+//! Numbers that are drawn: the same for the same seed, scenario and case, so that a case can be repeated. The engine's test of hostile files
+//! draws by them too.
 
 /// A stream of numbers (SplitMix64, Steele et al. 2014).
 pub struct Draws(u64);

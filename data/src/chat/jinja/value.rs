@@ -318,7 +318,7 @@ thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(COMPARED) };
 }
 
-/// Begins the count of compared values anew.
+/// Sets the number of comparisons that are left to [`COMPARED`].
 pub(super) fn count_comparisons() {
     LEFT.set(COMPARED);
 }
@@ -329,7 +329,7 @@ pub(super) fn compares_too_much() -> bool {
 }
 
 /// Counts a comparison, of texts by their length; `false` where none is left.
-fn may_compare(one: &Value) -> bool {
+fn count_comparison(one: &Value) -> bool {
     let cost = 1 + one.as_str().map_or(0, str::len) as u64 / 64;
     let left = LEFT.get().saturating_sub(cost);
     LEFT.set(left);
@@ -338,7 +338,7 @@ fn may_compare(one: &Value) -> bool {
 
 /// Python's `==`.
 pub(super) fn equal(one: &Value, other: &Value) -> bool {
-    if !may_compare(one) {
+    if !count_comparison(one) {
         return false;
     }
     if let (Some(one), Some(other)) = (one.as_int(), other.as_int()) {

@@ -108,7 +108,7 @@ pub(super) fn of_text(own: &str, name: &str, called: Called) -> Outcome<Value> {
         }
         "splitlines" => {
             let [keep] = called.by_name(name, ["keepends"])?;
-            // Last bytes of the characters that end a line, and of some others.
+            // A bound from above: bytes that end a line, or may be the last of a character that does.
             let ends = |byte: &u8| matches!(byte, b'\n'..=b'\r' | 0x1c..=0x1e | 0x85 | 0xa8 | 0xa9);
             if own.bytes().filter(ends).count() > LONGEST {
                 return Err("a list becomes too long".to_owned());
