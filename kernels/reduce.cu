@@ -83,7 +83,8 @@ __device__ void sum_columns(const Args &args) {
     }
 }
 
-// out[o, c] = scale·Σ x[o, r, c] over the rows r of each of `segments` matrices. A thread owns four columns of one.
+// out[o, c] = scale·Σ x[o, r, c] over the rows r of each of `segments` matrices, in their order; with ADD, scale·(out[o, c] + Σ …). A
+// thread owns four columns of one.
 __device__ void sum_middle(const Args &args) {
     const unsigned quads = (args.columns + 3) / 4;
     const unsigned index = (args.first_group + blockIdx.x) * WORKGROUP + threadIdx.x;
@@ -93,10 +94,11 @@ __device__ void sum_middle(const Args &args) {
     const unsigned matrix = index / quads;
     const unsigned column = 4 * (index - matrix * quads);
     const unsigned first = matrix * args.rows * args.columns + column;
+    const unsigned at = matrix * args.columns + column;
     // What lies past the last column is summed too, and not stored.
-    Four sums = four(0.0f);
+    Four sums = ADD ? args.out.load4(at) : four(-0.0f);
     for (unsigned row = 0; row < args.rows; row++) {
         sums += args.x.load4(first + row * args.columns);
     }
-    args.out.store4(matrix * args.columns + column, sums * args.scale, args.columns - column);
+    args.out.store4(at, sums * args.scale, args.columns - column);
 }

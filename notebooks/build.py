@@ -59,7 +59,7 @@ def made(source: Path) -> Path:
 
 def read(source: Path) -> nbformat.NotebookNode:
     """The notebook of a source, not yet run."""
-    notebook = jupytext.read(source, fmt="py:percent")
+    notebook: nbformat.NotebookNode = jupytext.read(source, fmt="py:percent")
     notebook.metadata = nbformat.from_dict(METADATA)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     for index, cell in enumerate(notebook.cells):

@@ -147,6 +147,9 @@ def _plain(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
+    """A figure for people: four digits of each number that isn't whole."""
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"

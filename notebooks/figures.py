@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
+
+import tightrope as tr
 
 #: Colours of the classes, those of the plan's own map.
 COLOURS = {
@@ -28,7 +33,7 @@ def mib(count: float) -> str:
     return f"{count / MIB:,.2f} MiB"
 
 
-def live_by_class(plan) -> dict[str, np.ndarray]:
+def live_by_class(plan: tr.Plan) -> dict[str, np.ndarray]:
     """Bytes that tensors of each class take at each op of the step."""
     columns, ops = plan.tensors(), len(plan.live_bytes())
     found = {}
@@ -43,7 +48,7 @@ def live_by_class(plan) -> dict[str, np.ndarray]:
     return found
 
 
-def draw_live(plan, axes=None, title: str = ""):
+def draw_live(plan: tr.Plan, axes: Axes | None = None, title: str = "") -> Axes:
     """Draws the live bytes of a step, stacked by class, and shades the backward pass and the update."""
     axes = axes or plt.subplots(figsize=(8, 3.2))[1]
     live = live_by_class(plan)
@@ -64,7 +69,14 @@ def draw_live(plan, axes=None, title: str = ""):
     return axes
 
 
-def bars(names, values, axes=None, title: str = "", unit: str = "MiB", colours=None):
+def bars(
+    names: Sequence[str],
+    values: Sequence[float],
+    axes: Axes | None = None,
+    title: str = "",
+    unit: str = "MiB",
+    colours: str | Sequence[str] | None = None,
+) -> Axes:
     """Draws one bar for each name, with its value."""
     axes = axes or plt.subplots(figsize=(7, 0.5 + 0.4 * len(names)))[1]
     place = np.arange(len(names))[::-1]

@@ -85,7 +85,8 @@ fn sum_columns(
     }
 }
 
-// out[o, c] = scale·Σ x[o, r, c] over the rows r of each of `segments` matrices. A thread owns four columns of one.
+// out[o, c] = scale·Σ x[o, r, c] over the rows r of each of `segments` matrices, in their order; with ADD, scale·(out[o, c] + Σ …). A
+// thread owns four columns of one.
 @compute @workgroup_size(WORKGROUP)
 fn sum_middle(
     @builtin(workgroup_id) id: vec3<u32>,
@@ -100,10 +101,14 @@ fn sum_middle(
     let matrix = index / quads;
     let column = (index - matrix * quads) * 4u;
     let first = matrix * params.rows * params.columns + column;
+    let at = matrix * params.columns + column;
     // What lies past the last column is summed too, and not stored.
-    var sums = vec4<f32>(0.0);
+    var sums = vec4<f32>(-0.0);
+    if (ADD == 1u) {
+        sums = load4_out(at);
+    }
     for (var row = 0u; row < params.rows; row++) {
         sums += load4_x(first + row * params.columns);
     }
-    store4_out(matrix * params.columns + column, sums * params.scale, params.columns - column);
+    store4_out(at, sums * params.scale, params.columns - column);
 }

@@ -162,6 +162,9 @@ pub unsafe fn run(
                     )
                 })
             }
+            Op::Accumulate(op) => {
+                by_storage!(dtype, false, matrices::accumulate(isa, op, inputs, outputs))
+            }
             Op::Quantize(op) => {
                 by_storage!(dtype, false, matrices::quantize(isa, op, inputs, outputs))
             }

@@ -54,38 +54,41 @@ impl Moves {
             start: address(tensor) + first as u64 * size,
             count: len as u64 * size,
         };
-        // Elements of the whole tensor; and of what has a shard's elements from the range's first on.
+        // Elements of the whole tensor; and of a row of what has a shard's elements from the range's first on.
         let whole = |tensor, run: &Run| bytes(tensor, run.whole, run.len);
-        let part = |tensor, run: &Run| bytes(tensor, run.own - range.start, run.len);
+        let of_row = |tensor, row: usize, run: &Run| {
+            bytes(tensor, row * range.len() + run.own - range.start, run.len)
+        };
+        let part = |tensor, run: &Run| of_row(tensor, 0, run);
         let runs: Vec<Vec<Run>> = (0..shards.ranks).map(|rank| shards.runs(rank, &range)).collect();
         let mut moves = Self { what, ..Self::default() };
         // What of the parts that this rank holds is beyond the tensor.
-        let zeros = |output: Tensor| {
+        let zeros = |output: Tensor, row: usize| {
             let ends = runs[rank].iter().map(|run| run.own + run.len);
             let starts = [range.start].into_iter().chain(ends);
             let nexts = runs[rank].iter().map(|run| run.own).chain([range.end]);
             let gaps = starts.zip(nexts).filter(|(start, next)| start < next);
-            let gap = |(start, next)| bytes(output, start - range.start, next - start);
+            let first = row * range.len();
+            let gap = |(start, next)| bytes(output, first + start - range.start, next - start);
             gaps.map(gap).collect::<Vec<Bytes>>()
         };
         match collective {
             Collective::Exchange(_) => {
-                let x = node.inputs[0];
-                for (peer, &output) in node.outputs.iter().enumerate() {
-                    moves.zeros.extend(zeros(output));
+                let [x, made] = [node.inputs[0], node.outputs[0]];
+                for peer in 0..shards.ranks {
+                    moves.zeros.extend(zeros(made, peer));
+                    let row = runs[rank].iter().map(|run| (run, of_row(made, peer, run)));
                     if peer == rank {
-                        let own =
-                            runs[rank].iter().map(|run| (whole(x, run).start, part(output, run)));
-                        moves.copies.extend(own);
+                        moves.copies.extend(row.map(|(run, to)| (whole(x, run).start, to)));
                         continue;
                     }
                     moves.sends.extend(runs[peer].iter().map(|run| (peer, whole(x, run))));
-                    moves.receives.extend(runs[rank].iter().map(|run| (peer, part(output, run))));
+                    moves.receives.extend(row.map(|(_, to)| (peer, to)));
                 }
             }
             Collective::Own(_) => {
                 let [x, shard] = [node.inputs[0], node.outputs[0]];
-                moves.zeros = zeros(shard);
+                moves.zeros = zeros(shard, 0);
                 let own = runs[rank].iter().map(|run| (whole(x, run).start, part(shard, run)));
                 moves.copies.extend(own);
             }

@@ -479,7 +479,7 @@ mod tests {
              --out runs/x --device cpu --precision bf16 --threads 2 --ranks 2 --context-ranks 2 --interconnect pcie4 --rank-timeout 9 --insecure-ranks --shard 3 --log-every 1 --eval-every 5 \
              --sample-every 6 --save-every 7 --detect-anomaly --lora-rank 4 --lora-alpha 16 --lora-init a --offload optimizer \
              --format alpaca --chat-template chatml --train-on last --gradients bf16 --attention eager --master none \
-             --gradient-sums ordered --packing --dpo-beta 0.3 --teacher t --teacher-temperature 3 --buckets 3 --soft-share 0.7 --add-tokens --epochs 1.5 --patience 4 --keep 3 --keep-best",
+             --gradient-sums ordered --packing --dpo-beta 0.3 --teacher t --teacher-temperature 3 --buckets 3 --soft-share 0.7 --add-tokens --epochs 1.5 --patience 4 --keep 3 --keep-best --neftune 5",
         )
         .unwrap();
         for setting in LIST.iter().filter(|it| it.flag.is_some() && concerns(it, "train")) {

@@ -3,6 +3,8 @@
 mod args;
 mod commands;
 mod failure;
+#[cfg(feature = "hub")]
+mod fetched;
 #[cfg(unix)]
 mod memory;
 mod output;
@@ -43,6 +45,8 @@ fn main() -> ExitCode {
         return ExitCode::from(code);
     }
     check_kernels();
+    #[cfg(feature = "hub")]
+    tightrope::hub::enable(Box::new(fetched::told()));
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return failure::print_usage(&error),

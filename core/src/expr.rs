@@ -326,11 +326,14 @@ impl Expr {
                     Binary::Max => y.less(x).select(da, db),
                     Binary::Min => x.less(y).select(da, db),
                     Binary::Pow => {
-                        let by_base = y.clone() * x.clone().pow(y - constant(1.0)) * da;
+                        // The power 0 of 0 is constant, as powers of 0 are from 0 on: limits would be 0 · ∞.
+                        let by_base = y.clone() * x.clone().pow(y.clone() - constant(1.0)) * da;
+                        let by_base = differ(&y, &zero()).select(by_base, zero());
                         if db.as_const() == Some(0.0) {
                             by_base
                         } else {
-                            by_base + self.clone() * x.ln() * db
+                            let moves = differ(&x, &zero()).max(y.less(zero()));
+                            by_base + moves.select(self.clone() * x.ln() * db, zero())
                         }
                     }
                     Binary::Less | Binary::JoinHalves | Binary::StochasticHalf => zero(),
@@ -436,6 +439,11 @@ impl Binary {
     }
 }
 
+/// 1 where two numbers differ, else 0.
+fn differ(a: &Expr, b: &Expr) -> Expr {
+    a.clone().less(b.clone()).max(b.clone().less(a.clone()))
+}
+
 macro_rules! operator {
     ($trait:ident, $method:ident, $function:expr) => {
         impl ops::$trait for Expr {
@@ -464,6 +472,23 @@ impl ops::Neg for Expr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// PyTorch's slopes, where limits are 0 · ∞.
+    #[test]
+    fn powers_of_0_and_to_0_have_slopes() {
+        let power = input(0).pow(input(1));
+        for (x, y, by_base, by_exponent) in [
+            (0.0, 2.0, 0.0, 0.0),
+            (0.0, 0.0, 0.0, 0.0),
+            (0.0, 1.0, 1.0, 0.0),
+            (3.0, 0.0, 0.0, 3f64.ln()),
+            (2.0, 3.0, 12.0, 8.0 * 2f64.ln()),
+        ] {
+            let slope = |index: usize| power.derivative(index).eval(&[x, y], &no_random);
+            assert_eq!([slope(0), slope(1)], [by_base, by_exponent], "{x} to the power {y}");
+        }
+        assert!(power.derivative(1).eval(&[-2.0, 2.0], &no_random).is_nan());
+    }
 
     fn no_random(_: u32) -> f64 {
         unreachable!("the formula is not random")

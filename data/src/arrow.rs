@@ -16,6 +16,8 @@ mod messages;
 
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use batches::{column, rows};
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use messages::metadata;
 
 /// First bytes of a file around a stream.
 const MAGIC: &[u8] = b"ARROW1\0\0";

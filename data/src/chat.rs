@@ -19,7 +19,7 @@ mod jinja;
 #[cfg(not(target_family = "wasm"))]
 mod mask;
 #[cfg(not(target_family = "wasm"))]
-mod parquet;
+pub(crate) mod parquet;
 #[cfg(not(target_family = "wasm"))]
 mod preference;
 #[cfg(not(target_family = "wasm"))]

@@ -131,6 +131,11 @@ pub enum Base {
         /// [`crate::weights_fingerprint`] of its tensors.
         fingerprint: String,
     },
+    /// Weights that a program gave its own model.
+    Given {
+        /// A hash of their names, shapes and elements.
+        fingerprint: String,
+    },
 }
 
 impl Manifest {

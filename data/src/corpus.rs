@@ -1,5 +1,7 @@
 //! Training data: text, JSON and token ids, as one stream of token ids.
 
+#[cfg(not(target_family = "wasm"))]
+mod configurations;
 mod documents;
 mod encoder;
 mod files;
@@ -26,9 +28,8 @@ use std::sync::Arc;
 
 pub(crate) use documents::of_rows;
 use encoder::Encoder;
-use files::InputFile;
 pub use files::held_out_split;
-pub(crate) use files::{extension, named};
+pub(crate) use files::{InputFile, extension, named};
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use json::without_place;
 pub(crate) use packed::unpacked;

@@ -128,9 +128,9 @@ impl ImageDataset {
     /// | `data_batch_*.bin`, `test_batch.bin`, `batches.meta.txt` | CIFAR-10's binary version |
     /// | folders of PNG and JPEG files | a class each, in the order of their names; or `train` and one of `test`, `val`, `validation`, with the same classes in both |
     ///
-    /// Files of a folder per class are decoded here. With a `shape`, each becomes the largest part of these
-    /// proportions around its centre, resampled to this size; without one, all must have the first one's. The other
-    /// formats have one size, which must be that of `shape` where it is given.
+    /// Files of a folder per class are decoded here. With a `shape`, each is resampled to this size, whatever its proportions, as
+    /// `ViTImageProcessor` does; without one, all must have the first one's. The other formats have one size, which must be that of
+    /// `shape` where it is given.
     ///
     /// # Errors
     /// A folder of none of these, a file that is missing, broken or of another size, a class that no label names.

@@ -3,10 +3,12 @@
 //! | file | holds |
 //! |---|---|
 //! | [`row`] | what a row says |
+//! | [`names`] | names of classes that a data set keeps beside its rows |
 //! | [`rows`] | rows as tokens, and batches of them |
 //!
 //! A label is a number, or a text that names the class.
 
+mod names;
 mod row;
 mod rows;
 
@@ -22,7 +24,7 @@ use crate::source::content;
 use crate::{Error, Result};
 use row::{Columns, Label, Row};
 
-pub use rows::{LabelledRows, PaddedTexts, TextBatch};
+pub use rows::{LabelledRows, PaddedTexts, TextBatch, TextReader};
 
 /// Classes of texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub struct LabelledTexts {
     rows: Vec<Row>,
     files: Vec<File>,
     classes: Classes,
+    /// The data's names of its classes, where they aren't the model's.
+    note: Option<String>,
 }
 
 /// A file of them.
@@ -79,23 +83,38 @@ pub fn is_labelled<P: AsRef<Path>>(files: &[P], text_key: Option<&str>) -> Resul
     Ok(true)
 }
 
+/// Returns `true` if two lists have the same names, in any order.
+fn same_names(one: &[String], other: &[String]) -> bool {
+    one.len() == other.len() && one.iter().all(|name| other.contains(name))
+}
+
+/// The first names of a list, joined by commas.
+fn shown(names: &[String]) -> String {
+    let shown: Vec<&str> = names.iter().take(8).map(String::as_str).collect();
+    let more = if names.len() > shown.len() { ", …" } else { "" };
+    format!("{}{more}", shown.join(", "))
+}
+
 impl LabelledTexts {
     /// Most classes that labels may make.
     pub const MOST_CLASSES: usize = 1 << 16;
 
     /// Reads `files`, as [`Corpus::open`](crate::Corpus::open) names them. `text_key` is the column of text that was named, if one was;
     /// `known` are the classes of a model that knows some: else they are those of the labels, named in alphabetical order where
-    /// labels are texts.
+    /// labels are texts. Labels that are numbers have the names that the data set gives its classes, as `ClassLabel` of the `datasets` library does. Where the
+    /// model has the same names in another order, its numbers count.
     ///
     /// # Errors
     /// A file that can't be read or that has no rows; a row without text or label, or with a label that isn't known or that is of
-    /// another kind than those before it, by its number.
+    /// another kind than those before it, by its number; and files that name classes differently.
     pub fn open<P: AsRef<Path>>(
         files: &[P],
         text_key: Option<&str>,
         known: Option<&Classes>,
     ) -> Result<Self> {
-        let mut texts = Self { rows: vec![], files: vec![], classes: Classes::default() };
+        let mut texts =
+            Self { rows: vec![], files: vec![], classes: Classes::default(), note: None };
+        let mut named_by: Option<(String, Vec<String>)> = None;
         for file in named(files)? {
             let name = file.path.display().to_string();
             let bytes = Bytes::open(&file.path)?;
@@ -109,9 +128,24 @@ impl LabelledTexts {
             let layout = layout.ok_or_else(|| {
                 wrong("it has no labelled rows, which are objects in .jsonl, .json or .parquet; name another file")
             })?;
+            let own = names::of(&file, layout)?;
+            match (&named_by, own) {
+                (Some((other, names)), Some(own)) if *names != own => {
+                    return Err(wrong(&format!(
+                        "it calls its classes {}, and `{other}` {}; train on files that name them alike",
+                        shown(&own),
+                        shown(names)
+                    )));
+                }
+                (None, Some(own)) => named_by = Some((name.clone(), own)),
+                _ => {}
+            }
+            let names = named_by.as_ref().map(|(_, names)| names.as_slice());
             let before = texts.rows.len();
             layout.rows(&name, bytes, &mut |number, value| {
-                let row = Row::read(&value, text_key).map_err(|it| refused(&name, number, it))?;
+                let row = Row::read(&value, text_key);
+                let row = row.and_then(|row| row.in_terms_of(names, known));
+                let row = row.map_err(|it| refused(&name, number, it))?;
                 let first = texts.rows.first().map_or(&row.label, |first| &first.label);
                 row.label.check(first, known).map_err(|it| refused(&name, number, it))?;
                 texts.rows.push(row);
@@ -127,8 +161,32 @@ impl LabelledTexts {
             let problem = "no file is named; name one with --data".to_owned();
             return Err(Error::RowFormat { name: "the data".to_owned(), problem });
         }
-        texts.classes = known.cloned().unwrap_or_else(|| texts.found());
+        let names = named_by.map(|(_, names)| names);
+        texts.classes = match (known, names) {
+            (Some(known), Some(names)) if known.names.is_empty() && known.count == names.len() => {
+                Classes { count: known.count, names }
+            }
+            (Some(known), Some(names)) => {
+                let differ = !same_names(&names, &known.names) && !known.names.is_empty();
+                texts.note = differ.then(|| {
+                    let theirs = shown(&known.names);
+                    format!(
+                        "the data calls its classes {}, and the model {theirs}: numbers count, in the model's order",
+                        shown(&names)
+                    )
+                });
+                known.clone()
+            }
+            (Some(known), None) => known.clone(),
+            (None, Some(names)) => Classes { count: names.len(), names },
+            (None, None) => texts.found(),
+        };
         Ok(texts)
+    }
+
+    /// A note on names of classes that the model doesn't have.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// The classes.

@@ -26,6 +26,8 @@ mod arrow;
 mod buckets;
 mod built_in;
 mod bytes;
+#[cfg_attr(target_family = "wasm", allow(dead_code, reason = "a page reads no folders"))]
+mod card;
 mod chat;
 pub mod checkpoint;
 #[cfg(not(target_family = "wasm"))]
@@ -34,6 +36,7 @@ mod corpus;
 mod entry;
 mod error;
 pub mod files;
+pub mod hub;
 mod images;
 #[cfg(not(target_family = "wasm"))]
 mod labelled;
@@ -67,7 +70,9 @@ pub use images::{
     Normalization, drawn_digit,
 };
 #[cfg(not(target_family = "wasm"))]
-pub use labelled::{Classes, LabelledRows, LabelledTexts, PaddedTexts, TextBatch, is_labelled};
+pub use labelled::{
+    Classes, LabelledRows, LabelledTexts, PaddedTexts, TextBatch, TextReader, is_labelled,
+};
 pub use loader::{Batch, IGNORED, Loader, LoaderConfig, Windows, windows_in_epoch};
 pub use masking::{MaskedBatch, Masking, Specials};
 pub use packing::{Packing, RowBatch};

@@ -18,8 +18,11 @@ use crate::bytes::Bytes;
 use crate::entry::Entry;
 use crate::{Error, Result};
 
+mod bitsandbytes;
 mod sharded;
 mod write;
+
+use bitsandbytes::Packed;
 
 pub use sharded::Weights;
 pub(crate) use sharded::is_file_name;
@@ -56,8 +59,10 @@ pub struct TensorView<'a> {
     pub dtype: &'static str,
     /// Extents, outermost first; empty for a scalar.
     pub shape: &'a [usize],
-    /// Little-endian elements, row-major; not necessarily aligned.
+    /// Little-endian elements, row-major; not necessarily aligned. Of a weight that bitsandbytes quantized, its codes.
     pub bytes: &'a [u8],
+    /// What a quantized weight is made of besides its codes.
+    packed: Option<Packed<'a>>,
 }
 
 /// 16 hex digits of XXH3-64 over names, types and bytes of tensors, in whatever order and files they are.
@@ -65,9 +70,10 @@ pub fn weights_fingerprint<'a>(tensors: impl IntoIterator<Item = TensorView<'a>>
     let mut sorted: Vec<TensorView<'_>> = tensors.into_iter().collect();
     sorted.sort_by_key(|tensor| tensor.name);
     let mut hash = Xxh3::new();
-    for TensorView { name, dtype, shape, bytes, .. } in sorted {
+    for TensorView { name, dtype, shape, bytes, packed, .. } in sorted {
         hash.update(format!("{name} {dtype}{shape:?}\n").as_bytes());
         hash.update(bytes);
+        packed.iter().flat_map(Packed::others).for_each(|bytes| hash.update(bytes));
     }
     format!("{:016x}", hash.digest())
 }
@@ -198,6 +204,7 @@ impl SafeTensors {
             dtype: entry.dtype,
             shape: &entry.shape,
             bytes: &self.bytes[self.data + entry.start..self.data + entry.end],
+            packed: None,
         }
     }
 }
@@ -224,11 +231,15 @@ impl TensorView<'_> {
         Some(Type::new(dtype, self.shape))
     }
 
-    /// The elements of a float tensor as f32; F64 is rounded to nearest, the others are exact.
+    /// The elements of a float tensor as f32; F64 is rounded to nearest, the others are exact. A weight that bitsandbytes quantized has the values that it
+    /// dequantizes to.
     ///
     /// # Errors
     /// Any dtype but F64, F32, BF16 and F16.
     pub fn to_f32(&self) -> Result<Vec<f32>> {
+        if let Some(packed) = &self.packed {
+            return Ok(packed.values(self.bytes));
+        }
         Ok(match self.dtype {
             "F64" => self.map(|b| f64::from_le_bytes(b) as f32),
             "F32" => self.map(f32::from_le_bytes),

@@ -11,7 +11,11 @@ use crate::{files, limits};
 mod byte_level;
 mod gpt2;
 #[cfg(not(target_family = "wasm"))]
+mod guarded;
+#[cfg(not(target_family = "wasm"))]
 mod huggingface;
+#[cfg(not(target_family = "wasm"))]
+mod pairs;
 #[cfg(not(target_family = "wasm"))]
 mod train;
 #[cfg(not(target_family = "wasm"))]
@@ -21,7 +25,7 @@ pub use huggingface::HuggingFace;
 
 pub use gpt2::Gpt2;
 #[cfg(not(target_family = "wasm"))]
-pub(crate) use huggingface::Pairs;
+pub(crate) use pairs::Pairs;
 
 /// A map between text and token ids.
 pub enum Tokenizer {
@@ -114,7 +118,9 @@ impl Tokenizer {
                     return Ok(Self::Gpt2(Box::new(Gpt2::read(&merges)?)));
                 }
                 let model = beside("config.json");
-                byte_level::json(bytes, &merges, model.as_deref(), &mut files).map_err(broken)?
+                let json = byte_level::json(bytes, &merges, model.as_deref(), &mut files);
+                let made = HuggingFace::made(name, &json.map_err(broken)?, files)?;
+                return Ok(Self::HuggingFace(Box::new(made)));
             }
             _ => bytes.to_vec(),
         };
@@ -341,12 +347,21 @@ impl Tokenizer {
     /// Encodes texts and pairs of texts for sequences of at most `most` tokens.
     ///
     /// # Errors
-    /// A tokenizer that doesn't begin and end them, and sequences without room for that.
+    /// Sequences without room for the tokens that begin and end them.
     #[cfg(not(target_family = "wasm"))]
-    pub(crate) fn pairs(&self, most: usize) -> Result<Pairs> {
+    pub(crate) fn pairs(&self, most: usize) -> Result<Pairs<'_>> {
         match self {
             Self::HuggingFace(tokenizer) => tokenizer.pairs(most),
-            Self::Byte | Self::Gpt2(_) => Err(self.of_no_encoder()),
+            Self::Byte | Self::Gpt2(_) => Ok(Pairs::Plain(self, most)),
+        }
+    }
+
+    /// The token that fills up texts, where one is named.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn padding(&self) -> Option<u32> {
+        match self {
+            Self::HuggingFace(tokenizer) => tokenizer.padding(),
+            Self::Byte | Self::Gpt2(_) => None,
         }
     }
 

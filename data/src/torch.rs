@@ -15,7 +15,7 @@ use pickle::{Storage, Tensor};
 use zip::Archive;
 
 /// What to do about a file that isn't read.
-const CONVERT: &str = "convert it to safetensors, with AutoModel.from_pretrained(DIR).save_pretrained(NEW) in transformers";
+const CONVERT: &str = "convert it to safetensors, with AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW) in transformers";
 /// How files of PyTorch before 1.6 begin: a pickle of a magic number.
 const LEGACY: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
 

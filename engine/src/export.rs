@@ -218,12 +218,18 @@ fn described(
     for (name, bytes) in own {
         files.entry(name).or_insert(bytes);
     }
-    if let (Architecture::Language(model), Some(tokenizer)) = (&source.config, &tokenizer) {
-        if !published && !files.contains_key(companions::GENERATION) {
+    let context = match &source.config {
+        Architecture::Language(model) => Some(model.context),
+        Architecture::Classifier(model) => Some(model.decoder.context),
+        Architecture::Bert(_) | Architecture::Vit(_) => None,
+    };
+    if let (Some(context), Some(tokenizer)) = (context, &tokenizer) {
+        let continues = matches!(source.config, Architecture::Language(_));
+        if continues && !published && !files.contains_key(companions::GENERATION) {
             name_ends(tokenizer, &mut config, &mut files)?;
         }
         if !published && !files.contains_key(TOKENIZER_CONFIG) {
-            let own = json_text(&of_tokenizer(tokenizer, model.context)?)?;
+            let own = json_text(&of_tokenizer(tokenizer, context)?)?;
             files.insert(TOKENIZER_CONFIG.to_owned(), own);
         }
     }

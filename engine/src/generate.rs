@@ -39,6 +39,7 @@ use tightrope_nn::{Architecture, ModelConfig, Planned, Sampling, Trainer, Traine
 
 use crate::block_on;
 use crate::check;
+use crate::classifies::Classifies;
 use crate::devices::Spec;
 use crate::error::{Error, Help as _, Result};
 use crate::model::Unit;
@@ -79,7 +80,9 @@ impl Loaded {
         settings.train.teacher = None;
         let asked = settings.data.tokenizer.as_deref();
         let tokenizer = match &source.config {
-            Architecture::Language(_) | Architecture::Bert(_) => Some(source.tokenizer(asked)?),
+            Architecture::Language(_) | Architecture::Classifier(_) | Architecture::Bert(_) => {
+                Some(source.tokenizer(asked)?)
+            }
             Architecture::Vit(_) => None,
         };
         let step = Step::of_model(&settings, source.config.clone())?;
@@ -139,15 +142,27 @@ impl Loaded {
         }
     }
 
+    /// The refusal of a model that isn't a language model.
+    pub(crate) fn continues_nothing(&self) -> anyhow::Error {
+        let (shown, family) = (self.dir().display(), self.source.config.family().name());
+        match &self.source.config {
+            Architecture::Classifier(_) => anyhow!(
+                "`{shown}` holds a model of the family {family} that classifies texts, and continues none"
+            ),
+            _ => {
+                anyhow!("`{shown}` holds a model of the family {family}, which continues no text")
+            }
+        }
+    }
+
     /// The plan of [`Loaded::generator`] on `device`: the weights, a cache of keys and values, and the program of a token.
     ///
     /// # Errors
     /// A model that reads no text, and [`Kind::DoesNotFit`](crate::error::Kind).
     pub fn plan_generator(&self, device: &dyn Backend) -> Result<Planned> {
         let Architecture::Language(model) = &self.source.config else {
-            let (shown, family) = (self.source.dir.display(), self.source.config.family().name());
             return Err(Error::usage(
-                anyhow!("`{shown}` holds a model of the family {family}, which continues no text"),
+                self.continues_nothing(),
                 "name a language model, or score this one with `tightrope eval`",
             ));
         };
@@ -209,20 +224,30 @@ impl Loaded {
             data.holdout = 0.0;
         }
         let mut tokens = None;
+        let labelled = |classifies: Classifies, positions: usize, tokenizer: Option<Tokenizer>| {
+            let context = Context::asked(&self.settings, positions);
+            let tokenizer = tokenizer.unwrap_or(Tokenizer::Byte);
+            Labelled::open(&data, classifies, None, tokenizer, context)
+        };
         let scored = match (&source.config, tokenizer) {
             (Architecture::Vit(model), _) => {
                 let normalization = Some(source.normalization(model.colors)?);
                 Data::Images(Box::new(LabelledImages::open(&data, model, None, normalization)?))
             }
+            (Architecture::Classifier(model), tokenizer) => {
+                let classifies = Classifies::of_decoder(model);
+                let labelled = labelled(classifies, model.decoder.context, tokenizer)?;
+                tokens = Some(labelled.context());
+                Data::Labelled(Box::new(labelled))
+            }
             (Architecture::Bert(model), tokenizer) => {
-                let tokenizer = tokenizer.unwrap_or(Tokenizer::Byte);
-                if model.classes.is_some() {
-                    let context = Context::asked(&self.settings, model.context);
-                    let labelled = Labelled::open(&data, model, None, tokenizer, context)?;
+                if let Some(classifies) = Classifies::of_encoder(model) {
+                    let labelled = labelled(classifies, model.context, tokenizer)?;
                     tokens = Some(labelled.context());
                     Data::Labelled(Box::new(labelled))
                 } else {
                     let texts = if data.files.is_empty() { source.own_texts()? } else { vec![] };
+                    let tokenizer = tokenizer.unwrap_or(Tokenizer::Byte);
                     let text = Text::open(&data, tokenizer, model.vocab, texts)?;
                     Data::Text(Box::new(text.masked(self.step.config.seed)?))
                 }

@@ -55,6 +55,7 @@
 //! | [`encode`] | tokenizers from texts, and texts as token ids |
 //! | [`rows`] | rows of conversations as training sees them |
 //! | [`generate`](mod@generate) | text from a model on disk, and its loss |
+//! | [`classifies`] | classes of texts, as models know them |
 //! | [`score`] | perplexity of texts, and accuracy on multiple choice |
 //! | [`error`] | what went wrong, and what to do next |
 //! | [`units`], [`figures`] | numbers as people read them, and the one in the middle |
@@ -72,6 +73,8 @@ pub mod cards;
 #[cfg(not(target_family = "wasm"))]
 pub mod check;
 pub mod checkpoint;
+#[cfg(not(target_family = "wasm"))]
+pub mod classifies;
 pub mod devices;
 #[cfg(all(feature = "cpu", feature = "wgpu", feature = "cuda", not(target_family = "wasm")))]
 pub mod doctor;
@@ -83,6 +86,8 @@ pub mod export;
 pub mod figures;
 #[cfg(not(target_family = "wasm"))]
 pub mod generate;
+#[cfg(all(feature = "hub", not(target_family = "wasm")))]
+pub mod hub;
 pub mod interconnect;
 pub mod machine;
 pub mod model;

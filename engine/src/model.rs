@@ -15,7 +15,8 @@
 //! ```
 
 use tightrope_nn::{
-    Bert, BertConfig, LanguageModel, ModelConfig, ModelFamily, TrainerConfig, Vit, VitConfig,
+    Bert, BertConfig, Classifier, ClassifierConfig, LanguageModel, ModelConfig, ModelFamily,
+    TrainerConfig, Vit, VitConfig,
 };
 
 use crate::units::{human_count, plural};
@@ -33,6 +34,16 @@ pub fn vision(config: &TrainerConfig) -> Option<&VitConfig> {
 /// The sizes of the encoder of text that `config` trains, where it is one.
 pub fn encoder(config: &TrainerConfig) -> Option<&BertConfig> {
     Bert::of(&*config.model).map(Bert::config)
+}
+
+/// The sizes and classes of the decoder that classifies texts which `config` trains, where it is one.
+pub fn classifier(config: &TrainerConfig) -> Option<&ClassifierConfig> {
+    Classifier::of(&*config.model).map(Classifier::config)
+}
+
+/// Returns `true` if the model that `config` trains reads tokens and is of a known family.
+pub fn reads_text(config: &TrainerConfig) -> bool {
+    language(config).is_some() || encoder(config).is_some() || classifier(config).is_some()
 }
 
 /// What a run counts: tokens of text, images, or samples of a program's own model.
@@ -71,7 +82,8 @@ impl Unit {
 
     /// What the loss of a run of `config` is a mean over.
     pub fn scored(config: &TrainerConfig) -> Self {
-        let classifies = encoder(config).is_some_and(|model| model.classes.is_some());
+        let classifies = encoder(config).is_some_and(|model| model.classes.is_some())
+            || classifier(config).is_some();
         match LanguageModel::of(&*config.model) {
             Some(model) if model.is_of_pairs() => Self::PAIR,
             _ if classifies => Self::TEXT,
@@ -149,21 +161,25 @@ fn text(config: &TrainerConfig, context: &str) -> String {
             "bert: {layers} layers of {channels} channels, {heads} heads,{context} vocabulary {vocab}{classes}"
         );
     }
-    let Some(model) = language(config) else {
+    let classes = classifier(config);
+    let of_classes = classes.map(|model| &model.decoder);
+    let Some(model) = language(config).or(of_classes) else {
         let inputs = config.model.inputs().into_iter().map(|input| input.name);
         let inputs: Vec<String> = inputs.collect();
         return format!("a model that reads {}", inputs.join(" and "));
     };
     let ModelConfig { layers, channels, heads, vocab, .. } = *model;
     let family = model.family.name();
+    let classes = classes.map_or(String::new(), |model| format!(", {} classes", model.classes));
     format!(
-        "{family}: {layers} layers of {channels} channels, {heads} heads,{context} vocabulary {vocab}"
+        "{family}: {layers} layers of {channels} channels, {heads} heads,{context} vocabulary {vocab}{classes}"
     )
 }
 
 /// The model's family and size, for a title.
 pub fn title(config: &TrainerConfig) -> String {
-    let family = match (language(config), vision(config), encoder(config)) {
+    let decoder = language(config).or(classifier(config).map(|model| &model.decoder));
+    let family = match (decoder, vision(config), encoder(config)) {
         (Some(model), ..) => model.family.name(),
         (None, Some(_), _) => ModelFamily::Vit.name(),
         (None, None, Some(_)) => ModelFamily::Bert.name(),

@@ -27,6 +27,7 @@ mod chats;
 mod context;
 mod continues;
 mod corpus;
+mod encoder;
 mod images;
 #[cfg(not(target_family = "wasm"))]
 mod labelled;
@@ -53,10 +54,10 @@ use tightrope_core::Backend;
 #[cfg(not(target_family = "wasm"))]
 use tightrope_data::ChatTemplate;
 use tightrope_data::{Checkpoint, ImageDataset, RowFormat, checkpoint};
-use tightrope_nn::{
-    self as nn, Architecture, BertConfig, LearningRate, Model, ModelConfig, Trainer,
-};
+use tightrope_nn::{self as nn, Architecture, LearningRate, Model, ModelConfig, Trainer};
 
+#[cfg(not(target_family = "wasm"))]
+use crate::classifies::Classifies;
 use crate::devices;
 use crate::error::{Error, Help as _, Result};
 use crate::model::language;
@@ -66,7 +67,7 @@ use crate::run::{Batches, Every, Retention, directory};
 use crate::settings::LIST;
 use crate::settings::{Origin, Settings, is_as_written, text_of};
 use crate::weights::source::{RUN_SETTINGS, is_checkpoint, is_run};
-use crate::weights::{Places, Source, Start, teacher};
+use crate::weights::{Given, Places, Source, Start, teacher};
 use continues::OPS;
 use length::Length;
 use model::Described;
@@ -291,12 +292,18 @@ impl Recipe {
         let Described { model, images, texts } = described;
         let mut settings = settings;
         teacher::found(&mut settings, start.checkpoint());
-        if let Architecture::Language(model) = &model {
-            let own = corpus::of_vocabulary(&settings, model.vocab)?;
+        let of_decoder = match &model {
+            Architecture::Language(model) => Some(model.vocab),
+            Architecture::Classifier(model) => Some(model.decoder.vocab),
+            Architecture::Vit(_) | Architecture::Bert(_) => None,
+        };
+        if let Some(vocab) = of_decoder {
+            let own = corpus::of_vocabulary(&settings, vocab)?;
             settings.data.tokenizer = settings.data.tokenizer.or(own.map(str::to_owned));
         }
         let asked = settings.model.context;
         let length = Length::of(&mut settings);
+        let names_rate = settings.train.lr.is_some();
         let mut settings = step::filled(&settings, &model)?;
         // Rows have lengths of their own, which a context follows that nobody names.
         let positions = std::mem::replace(&mut settings.model.context, asked);
@@ -320,18 +327,43 @@ impl Recipe {
                 let normalization = start.normalization(model.colors)?;
                 Box::new(LabelledImages::open(&settings.data, model, images, normalization)?)
             }
+            #[cfg(not(target_family = "wasm"))]
+            Architecture::Classifier(of_decoder) => {
+                let vocab = of_decoder.decoder.vocab;
+                let asked = settings.data.tokenizer.as_deref();
+                let tokenizer = match &start {
+                    Start::Checkpoint(source) => source.own_tokenizer(asked)?,
+                    _ => corpus::tokenizer(&settings, vocab)?,
+                };
+                let classifies = Classifies::of_decoder(of_decoder);
+                let positions = of_decoder.decoder.context;
+                let read = (texts, tokenizer);
+                labelled::opened(&mut settings, (classifies, positions), read, &mut notes)?
+            }
+            #[cfg(target_family = "wasm")]
+            Architecture::Classifier(_) => {
+                return Err(Error::usage(
+                    anyhow!("the model classifies texts, and a browser reads no rows with labels"),
+                    "train it with the command",
+                ));
+            }
             Architecture::Bert(model) => {
                 let opened = (texts, &mut brought);
-                let data = Self::encoded(&mut settings, model, &start, opened, &mut notes)?;
+                let data = encoder::data(&mut settings, model, &start, opened, &mut notes)?;
                 #[cfg(not(target_family = "wasm"))]
                 let data = validation::validated(data, &settings, |settings| {
                     let opened = (None, &mut Vec::new());
-                    Self::encoded(settings, model, &start, opened, &mut notes)
+                    encoder::data(settings, model, &start, opened, &mut notes)
                 })?;
                 data
             }
         };
         settings.model.context = settings.model.context.or(positions);
+        if !names_rate {
+            // Preferences have a rate of their own, and rows tell that they are some.
+            settings.train.lr = Some(step::peak_rate(&settings, &model));
+            settings.check()?;
+        }
         let model = match start {
             Start::Seed => model.with_positions(settings.model.context),
             _ => model,
@@ -342,6 +374,8 @@ impl Recipe {
         notes.extend(length::note_on_evaluations(&recipe.record));
         if let Start::Model(source) = &recipe.start {
             notes.extend(source.made_anew(&recipe.step.config)?);
+            #[cfg(not(target_family = "wasm"))]
+            notes.extend(source.note_on_quantized(&recipe.step.config)?);
         }
         Ok(Self {
             notes,
@@ -414,7 +448,8 @@ impl Recipe {
 
     /// The recipe of a run of the program's own model on data that it opened itself: a new one, or one that goes on from
     /// `checkpoint`, whose settings hold where `said` has none. Unless `strict`, the ops of the model may differ from the checkpoint's,
-    /// and other weights may be frozen: optimizer state of weights that were frozen begins at 0.
+    /// and other weights may be frozen: optimizer state of weights that were frozen begins at 0. A new run begins with the weights that are
+    /// `given`, if any are; adapters that go on are beside the same ones again.
     ///
     /// # Errors
     /// As [`Step::of_own`]; a checkpoint of another seed, data, model or optimizer state.
@@ -422,7 +457,7 @@ impl Recipe {
         said: &Settings,
         model: Arc<dyn Model>,
         data: Box<dyn Batches>,
-        checkpoint: Option<Checkpoint>,
+        (checkpoint, given): (Option<Checkpoint>, Option<Given>),
         strict: bool,
     ) -> Result<Self> {
         let mut settings = Settings::default();
@@ -436,9 +471,10 @@ impl Recipe {
         let settings = settings.over(said);
         settings.check()?;
         let settings = step::filled_own(&settings, &*model)?;
-        let start = match checkpoint {
-            Some(checkpoint) => Start::Own(Box::new(checkpoint)),
-            None => Start::Seed,
+        let start = match (checkpoint, given) {
+            (Some(checkpoint), given) => Start::Own(Box::new(checkpoint), given),
+            (None, Some(given)) => Start::Given(given),
+            (None, None) => Start::Seed,
         };
         let length = Length::known(&settings);
         let step = Step::of_filled_own(&settings, model)?;
@@ -534,39 +570,6 @@ impl Recipe {
             return Ok(Box::new(Piped::open(tokenizer)?));
         }
         Ok(Box::new(Text::open(&settings.data, tokenizer, vocab, brought.clone())?))
-    }
-
-    /// What an encoder is trained on: labelled texts where it classifies, else text with masked tokens. The rest is as of
-    /// [`Recipe::text`].
-    fn encoded(
-        settings: &mut Settings,
-        model: &BertConfig,
-        start: &Start,
-        (opened, brought): (Option<LabelledTexts>, &mut Vec<(String, Vec<u8>)>),
-        notes: &mut Vec<String>,
-    ) -> Result<Box<dyn Batches>> {
-        let asked = settings.data.tokenizer.as_deref();
-        let tokenizer = match start {
-            Start::Checkpoint(source) => source.own_tokenizer(asked)?,
-            _ => corpus::encoder_tokenizer(settings, model.vocab)?,
-        };
-        #[cfg(target_family = "wasm")]
-        let _ = (opened, notes);
-        #[cfg(not(target_family = "wasm"))]
-        if model.classes.is_some() {
-            settings.data.format = Some(RowFormat::Labelled);
-            let context = Context::asked(settings, model.context);
-            let labelled = Labelled::open(&settings.data, model, opened, tokenizer, context)?;
-            settings.model.context = Some(labelled.context());
-            notes.extend(labelled.notes());
-            return Ok(Box::new(labelled));
-        }
-        settings.data.format = Some(RowFormat::Text);
-        if let (Start::Checkpoint(source), true) = (start, settings.data.files.is_empty()) {
-            *brought = source.own_texts()?;
-        }
-        let text = Text::open(&settings.data, tokenizer, model.vocab, brought.clone())?;
-        Ok(Box::new(text.masked(settings.train.seed)?))
     }
 
     /// Plans the step on `device`: the run's own plan comes first, then the one that was named, then the fastest that fits

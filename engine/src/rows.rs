@@ -130,6 +130,7 @@ impl Shown {
         };
         let positions = match described(settings)?.model {
             Architecture::Language(model) => model.context,
+            Architecture::Classifier(model) => model.decoder.context,
             Architecture::Bert(model) => model.context,
             Architecture::Vit(_) => usize::MAX,
         };

@@ -177,8 +177,9 @@ pub struct Run<'a> {
     joint: joint::Joint,
     /// Steps of the newest checkpoint.
     checkpointed: Option<u64>,
-    /// True if the process before ended between that checkpoint and the evaluation after it.
-    owes_evaluation: bool,
+    /// True if the process before ended between that checkpoint and the evaluation after it, by what this rank knows; `None` once ranks
+    /// have agreed on it.
+    owes_evaluation: Option<bool>,
     ended: Option<Ended>,
 }
 
@@ -250,10 +251,10 @@ impl<'a> Run<'a> {
             joint: joint::Joint::default(),
             // What was resumed from is still there.
             checkpointed: (done.steps > 0).then_some(done.steps),
-            owes_evaluation: false,
+            owes_evaluation: None,
             ended: None,
         };
-        run.owes_evaluation = run.lacks_evaluation();
+        run.owes_evaluation = Some(run.lacks_evaluation());
         Ok(run)
     }
 
@@ -274,7 +275,7 @@ impl<'a> Run<'a> {
         home.record(steps)?;
         if self.saved.evaluations.is_none() {
             let due = self.is_due(self.every.evaluate, steps);
-            self.owes_evaluation = due && home.lacks_evaluation(steps);
+            self.owes_evaluation = Some(due && home.lacks_evaluation(steps));
         }
         self.home = Some(home);
         Ok(())
@@ -439,7 +440,10 @@ impl<'a> Run<'a> {
             return Ok(None);
         }
         self.poll_beside().await?;
-        if std::mem::take(&mut self.owes_evaluation) {
+        // Only the first rank has the file of metrics.
+        if let Some(owes) = self.owes_evaluation.take()
+            && self.any_rank(owes).await?
+        {
             self.evaluate_missed().await?;
         }
         if let Some(ended) = self.is_over() {

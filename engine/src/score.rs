@@ -59,9 +59,8 @@ impl Loaded {
         let (Architecture::Language(model), Some(tokenizer)) =
             (&self.source.config, &self.tokenizer)
         else {
-            let (shown, family) = (self.dir().display(), self.source.config.family().name());
             return Err(Error::usage(
-                anyhow!("`{shown}` holds a model of the family {family}, which continues no text"),
+                self.continues_nothing(),
                 "name a language model, or score this one by what it was trained on, with `tightrope eval` alone",
             ));
         };
@@ -118,6 +117,8 @@ impl Loaded {
         settings.train.batch = Some((POSITIONS / seq_len).clamp(1, SAMPLES).min(rows.max(1)));
         settings.train.micro_batch = MicroBatch::Auto;
         settings.data.packing = false;
+        // Rows are scored one by one, by a model that was trained on pairs too.
+        settings.data.format = None;
         let step = Step::of_model(&settings, self.source.config.clone())?;
         let mut step = step.inference(false, settings.memory.weight_bits);
         let shorter = shorter.to_vec();

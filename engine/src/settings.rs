@@ -1,7 +1,7 @@
 //! Every setting of a run, in the tables of a settings file.
 //!
 //! [`LIST`] is the one list of them: it names, types, limits, describes and defaults each. Reading, writing, flags,
-//! help, messages, the [JSON schema](json_schema) and the page's TypeScript come from it. [`Settings`] has them
+//! help, messages, the [JSON schema](json_schema), the page's TypeScript and Python's types come from it. [`Settings`] has them
 //! as fields.
 //!
 //! ```
@@ -31,6 +31,7 @@ mod messages;
 mod names;
 mod origin;
 mod parts;
+mod python;
 mod read;
 mod retired;
 mod schema;
@@ -48,6 +49,7 @@ pub use kind::{Form, Kind, LARGEST, Range, SettingValue, Unwritable};
 pub use list::{Data, LIST, Lora, Memory, Model, Run, Settings, TABLES, Train};
 pub use names::find;
 pub use origin::Origin;
+pub use python::python;
 pub(crate) use read::text_of;
 pub use retired::{RETIRED, Retired};
 pub use schema::json_schema;

@@ -24,6 +24,14 @@ pub fn human_bytes(bytes: u64) -> String {
     scaled(bytes as f64, 1024.0, &UNITS, " ")
 }
 
+/// `2e-5`, `6.67e-4`: at most three digits and a power of ten, as learning rates are written.
+pub fn human_rate(rate: f64) -> String {
+    let digits = format!("{rate:.2e}");
+    let (digits, power) = digits.split_once('e').unwrap_or((&digits, "0"));
+    let digits = digits.trim_end_matches('0').trim_end_matches('.');
+    format!("{}e{power}", if digits.is_empty() { "0" } else { digits })
+}
+
 /// `0.4s`, `12s`, `2m05s`, `3h20m`, `2d04h`.
 pub fn human_time(time: Duration) -> String {
     if time.as_secs_f64() < 9.95 {
@@ -85,6 +93,9 @@ mod tests {
         let expected =
             ["0 B", "512 B", "1.00 KiB", "1.00 KiB", "1.00 MiB", "1.24 GiB", "16384 PiB"];
         assert_eq!(bytes.map(human_bytes), expected);
+        let rates = [0.0, 2e-5, 0.512 / 768.0, 4e-3, 1.0];
+        let expected = ["0e0", "2e-5", "6.67e-4", "4e-3", "1e0"];
+        assert_eq!(rates.map(human_rate), expected);
         let times = [0.0, 0.44, 9.94, 9.96, 59.4, 59.6, 125.0, 3600.0, 12_000.0, 187_200.0];
         let expected =
             ["0.0s", "0.4s", "9.9s", "10s", "59s", "1m00s", "2m05s", "1h00m", "3h20m", "2d04h"];

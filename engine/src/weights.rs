@@ -27,16 +27,21 @@
 
 pub mod adapters;
 pub mod companions;
+mod config;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) mod frozen;
+mod given;
 mod grown;
 pub(crate) mod hub;
 pub mod preprocessor;
+#[cfg(not(target_family = "wasm"))]
+mod quantized;
 pub mod source;
 pub mod start;
 pub(crate) mod teacher;
 pub mod tokenizer;
 
 pub use companions::Generation;
+pub use given::Given;
 pub use source::{Places, Source};
 pub use start::Start;

@@ -282,6 +282,33 @@ fn ranks_go_on_with_what_others_wrote() {
     }
 }
 
+/// A run that was killed between a checkpoint and the evaluation after it. The first rank alone knows of that, by its file of metrics.
+#[test]
+fn ranks_make_an_evaluation_that_is_lacking_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("run");
+    let held_out = format!("run.eval_every={SAVED_EVERY}");
+    let words = [settings("tiny", "f32", "3"), vec![held_out]].concat();
+    let evaluations = || {
+        let text = fs::read_to_string(dir.join("metrics.jsonl")).unwrap();
+        let of_held_out = |line: &&str| line.contains("heldout_loss");
+        text.lines().filter(of_held_out).map(str::to_owned).collect::<Vec<_>>()
+    };
+    train(&dir, 2, &words, |_| Fault::Nothing);
+    let whole = evaluations();
+    assert_eq!(whole.len(), 2, "after steps 2 and 4: {whole:?}");
+    for step in [4, 6] {
+        fs::remove_dir_all(dir.join(format!("checkpoints/step-{step}"))).unwrap();
+    }
+    let text = fs::read_to_string(dir.join("metrics.jsonl")).unwrap();
+    let before: Vec<&str> = text.lines().take_while(|line| !line.contains("heldout")).collect();
+    fs::write(dir.join("metrics.jsonl"), before.join("\n") + "\n").unwrap();
+    for ended in train(&dir, 2, &[], |_| Fault::Nothing) {
+        ended.unwrap();
+    }
+    assert_eq!(evaluations(), whole);
+}
+
 /// Whatever a rank doesn't come to say, the one that is published is whole, and nothing else is left.
 #[test]
 fn a_rank_that_is_lost_leaves_the_last_checkpoint_whole_and_is_named() {

@@ -29,7 +29,13 @@ pub const BERT: &str = "bert-tiny";
 /// Sequences of an encoder's step where the settings don't say otherwise.
 pub const TEXTS: usize = 32;
 /// Peak learning rate of an encoder that starts from trained weights: the largest that Devlin et al. 2019 chose from.
-pub const TUNED_BERT_LR: f64 = 5e-5;
+pub const TUNED_ENCODER_LR: f64 = 5e-5;
+/// Peak learning rate of a decoder that starts from trained weights, as in TRL.
+pub const TUNED_LR: f64 = 2e-5;
+/// The same for direct preference optimization, as in TRL.
+pub const DPO_LR: f64 = 1e-6;
+/// Peak learning rate of adapters, divided by that of the weights themselves (Schulman et al., "LoRA Without Regret", 2025).
+pub const ADAPTERS_LR: f64 = 10.0;
 /// Images of a step where the settings don't say otherwise.
 pub const IMAGES: usize = 32;
 /// Sequences of a step where neither the settings nor the memory say otherwise.

@@ -5,6 +5,7 @@ use tightrope_core::batch::Mixed;
 
 use crate::figure::Figure;
 use crate::inputs::{Ids, Input};
+use crate::noise::Noise;
 use crate::outputs::Decode;
 use crate::share::Shares;
 use crate::watch::Watched;
@@ -36,6 +37,8 @@ pub(crate) struct StepHandles {
     pub(crate) key: Option<Tensor>,
     /// That of the update, where several ranks draw the same numbers.
     pub(crate) update_key: Option<Tensor>,
+    /// Noise on embeddings, where there is some.
+    pub(crate) noise: Option<Noise>,
     /// Shares of the passes of a step.
     pub(crate) shares: Shares,
     pub(crate) loss: Tensor,

@@ -1,5 +1,6 @@
 //! Tensors of a checkpoint of another library, matched to a model's parameters.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tightrope_core::graph::nearest;
@@ -28,7 +29,12 @@ pub type Get<'a> = dyn FnMut(&str) -> std::result::Result<(Vec<usize>, Vec<f32>)
 pub struct Import {
     /// Name of a part to the name in the file, which may lack the prefix.
     files: BTreeMap<String, String>,
+    /// Names of tensors that are copies of a part, where the file has both.
+    copies: BTreeMap<String, Vec<String>>,
 }
+
+const TIED: &str = "differs from the embedding that it is tied to: set `tie_word_embeddings` to false in config.json, so that the \
+                    model has both";
 
 impl Import {
     /// Matches the tensor names of a file to the parameters of a model. Names may lack the model's prefix; tensors that
@@ -82,10 +88,14 @@ impl Import {
             }
         }
         // Files of weights that are shared hold them once, under either name.
+        let mut copies: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (name, file) in shared {
-            files.entry(name).or_insert(file);
+            match files.entry(name) {
+                Entry::Vacant(free) => drop(free.insert(file)),
+                Entry::Occupied(held) => copies.entry(held.key().clone()).or_default().push(file),
+            }
         }
-        Ok(Self { files })
+        Ok(Self { files, copies })
     }
 
     /// Matches the tensor names of a file of adapters to exactly these parameters.
@@ -107,7 +117,7 @@ impl Import {
             }
             files.insert(name.to_owned(), name.to_owned());
         }
-        Self { files }.complete(list, |_| false)
+        Self { files, copies: BTreeMap::new() }.complete(list, |_| false)
     }
 
     /// Itself, where none is missing but what `may` be.
@@ -148,6 +158,13 @@ impl Import {
             if let Some(index) = stored.iter().position(|value| !value.is_finite()) {
                 let value = stored[index];
                 return Err(Error::NotFinite { name: file.clone(), index, value });
+            }
+            for copy in self.copies.get(&part.name).into_iter().flatten() {
+                let (shape, other) =
+                    get(copy).map_err(|source| Error::Read { name: copy.clone(), source })?;
+                if shape != found || other != stored {
+                    return Err(unexpected(copy, TIED, None));
+                }
             }
             let rows = &mut values[part.rows.start * columns..part.rows.end * columns];
             if part.transposed {
@@ -357,7 +374,7 @@ mod tests {
             .into_iter()
             .map(|(name, tensor)| (name.trim_start_matches("transformer.").to_string(), tensor))
             .collect();
-        for name in ["h.0.attn.bias", "h.1.attn.masked_bias", "lm_head.weight"] {
+        for name in ["h.0.attn.bias", "h.1.attn.masked_bias"] {
             bare.insert(name.into(), (vec![1], vec![0.0]));
         }
         assert_eq!(read(config, &bare).unwrap(), read(config, &file(config)).unwrap());
@@ -369,8 +386,15 @@ mod tests {
         let whole = file(config);
         let mut head = whole.clone();
         let embedding = head.remove("transformer.wte.weight").unwrap();
-        head.insert("lm_head.weight".into(), embedding);
+        head.insert("lm_head.weight".into(), embedding.clone());
         assert_eq!(read(config, &head).unwrap(), read(config, &whole).unwrap());
+        // Under both, and as two that differ, of which one would be lost.
+        let mut both = head;
+        both.insert("transformer.wte.weight".into(), embedding);
+        assert_eq!(read(config, &both).unwrap(), read(config, &whole).unwrap());
+        both.get_mut("lm_head.weight").unwrap().1[3] += 1.0;
+        let refused = read(config, &both).unwrap_err().to_string();
+        assert!(refused.contains("lm_head.weight") && refused.contains("tied"), "{refused}");
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub const POSITIONS: &str = "positions";
 pub const DOCUMENTS: &str = "documents";
 /// Name of the input of which of two texts each token belongs to, I32, of an encoder: 0, and 1 in the second.
 pub const TYPES: &str = "types";
+/// Name of the input of the position of each text's last token that isn't padding, I32, of a decoder that classifies texts.
+pub const LAST: &str = "last";
 /// Name of the input of log-likelihoods under the reference model, F32, of a model that is trained on preferences: of the chosen and of the
 /// rejected answer of each pair, sums over their tokens.
 pub const REFERENCE: &str = "reference";
@@ -302,6 +304,7 @@ impl<'a> From<&'a Vec<i32>> for Values<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Batch<'a> {
     values: Vec<(&'a str, Values<'a>)>,
+    padding: Option<&'a [bool]>,
 }
 
 impl<'a> Batch<'a> {
@@ -314,6 +317,16 @@ impl<'a> Batch<'a> {
     pub fn with(mut self, name: &'a str, values: impl Into<Values<'a>>) -> Self {
         self.values.push((name, values.into()));
         self
+    }
+
+    /// With the positions of its sequences that are padding, one sequence after the other. None is without this.
+    pub fn with_padding(self, padding: &'a [bool]) -> Self {
+        Self { padding: Some(padding), ..self }
+    }
+
+    /// The positions of its sequences that are padding, if it says which.
+    pub(crate) fn padding(&self) -> Option<&'a [bool]> {
+        self.padding
     }
 
     /// The batch of a language model: token ids and the ids to predict, as many; negative ones of these don't count.

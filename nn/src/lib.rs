@@ -35,6 +35,7 @@ pub mod layers;
 pub mod lora;
 mod model;
 mod models;
+mod noise;
 mod offload;
 mod optim;
 mod outputs;
@@ -71,9 +72,9 @@ pub use interconnect::{Interconnect, Link};
 pub use lora::Lora;
 pub use model::{Decoder, Model};
 pub use models::{
-    Architecture, Bert, BertConfig, Details, Family, IMAGES, LABELS, LanguageModel, ModelConfig,
-    ModelFamily, Pooling, Preset, RopeScaling, Vit, VitConfig, bert_presets, parameters, preset,
-    presets, vit_presets,
+    Architecture, Bert, BertConfig, Classifier, ClassifierConfig, Details, Family, IMAGES, LABELS,
+    LanguageModel, ModelConfig, ModelFamily, Pooling, Preset, RopeScaling, Vit, VitConfig,
+    bert_presets, parameters, preset, presets, vit_presets,
 };
 pub use offload::Offload;
 pub use optim::{

@@ -338,8 +338,8 @@ impl Lora {
     /// `parameter` under the names of a file of PEFT's, if it's trained whole beside the adapters.
     ///
     /// # Errors
-    /// As [`Lora::adapters`].
-    pub(crate) fn trained_whole(&self, parameter: &Parameter) -> Result<Option<Parameter>> {
+    /// Patterns that are no regular expressions, or that contradict each other.
+    pub fn trained_whole(&self, parameter: &Parameter) -> Result<Option<Parameter>> {
         let variant = &self.variant;
         if variant.saved.is_empty() && variant.bias == Biases::None {
             return Ok(None);

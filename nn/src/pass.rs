@@ -9,6 +9,7 @@ use tightrope_core::{Class, DType, Expr, Graph, Tensor, Type};
 use crate::error::{Error, Result};
 use crate::figure::{Figure, RowMean};
 use crate::inputs::Inputs;
+use crate::noise::Noise;
 use crate::share::Shares;
 use crate::weights::{Adapter, Weights};
 
@@ -93,6 +94,10 @@ pub struct Pass<'a> {
     /// Documents of whole sequences, once ranks that have parts of them have exchanged them.
     pub(crate) documents: Option<Tensor>,
     drew: bool,
+    /// Noise on embeddings.
+    noise: Option<Noise>,
+    /// True once the noise is added.
+    noised: bool,
     metrics: Vec<(String, Tensor)>,
     /// True if losses are made by row: those of an evaluation.
     by_row: bool,
@@ -123,6 +128,8 @@ impl<'a> Pass<'a> {
             others,
             documents,
             drew,
+            noise: None,
+            noised: false,
             metrics,
             by_row: false,
             means: vec![],
@@ -145,6 +152,11 @@ impl<'a> Pass<'a> {
     /// With the weights of the model's teacher, where it has one.
     pub(crate) fn taught(self, teacher: Option<&'a Weights>) -> Self {
         Self { teacher, ..self }
+    }
+
+    /// With noise on embeddings, where there is some.
+    pub(crate) fn with_noise(self, noise: Option<Noise>) -> Self {
+        Self { noise, ..self }
     }
 
     /// Over parts of sequences, of which each of so many ranks has one.
@@ -333,6 +345,22 @@ impl<'a> Pass<'a> {
         Some((self.graph.new_stream(), key))
     }
 
+    /// `x`, embeddings of tokens (sequences, positions, C), with NEFTune's noise where this pass is trained with some: uniform within
+    /// ±`factor`·α/√(tokens·C).
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a tensor of other axes.
+    pub fn noised(&mut self, x: Tensor, factor: f64) -> Result<Tensor> {
+        let trains = matches!(self.purpose, Purpose::Training { .. });
+        let Some(noise) = self.noise.filter(|_| trains) else { return Ok(x) };
+        let (dtype, before) = (self.dtype(), self.graph.node_count());
+        let noised = noise.add(self.graph, x, factor, dtype)?;
+        // A pass that is recorded has none of these nodes.
+        self.others += self.graph.node_count() - before;
+        self.noised = true;
+        Ok(noised)
+    }
+
     /// `x` plus what a branch adds to it, of which elements are dropped with probability `p`.
     ///
     /// # Errors
@@ -422,6 +450,11 @@ impl<'a> Pass<'a> {
         let figure = |tensor| Figure::of(tensor, &self.means);
         let metrics = self.metrics.iter().map(|(name, tensor)| (name.clone(), figure(*tensor)));
         (figure(loss), metrics.collect())
+    }
+
+    /// Returns `true` if noise was added.
+    pub(crate) fn is_noised(&self) -> bool {
+        self.noised
     }
 
     /// What is read besides the loss, by name.

@@ -160,8 +160,8 @@ impl<'a> Planner<'a> {
     /// The fastest plan that fits `budget` bytes.
     fn fastest(&mut self, budget: u64) -> Result<Option<Planned>> {
         let mut views: Vec<Option<View>> = vec![];
-        // Each closer look can only raise a micro-batch's lower bound. So the one with the lowest bound is refined next, and
-        // the first that ends in a plan within the budget is the fastest of all.
+        // Each closer look can only raise a micro-batch's lower bound, at last to the seconds of a plan within the budget. So the one with
+        // the lowest bound is refined next, and the first of these that has a plan is the fastest of all.
         loop {
             let new = self.choices[views.len()..].iter();
             views.extend(new.map(|choice| Some(View::new(choice, budget))));
@@ -171,6 +171,10 @@ impl<'a> Planner<'a> {
                 continue;
             }
             let Some(next) = next else { return Ok(None) };
+            if let Some(mut planned) = views[next].as_mut().and_then(|view| view.planned.take()) {
+                planned.bound_s = Some(self.bound_s(budget, &views)?);
+                return Ok(Some(planned));
+            }
             let (choice, Some(view)) = (&mut self.choices[next], &mut views[next]) else {
                 continue;
             };
@@ -210,8 +214,9 @@ impl<'a> Planner<'a> {
                 view.placed.extend(view.found.take());
                 continue;
             }
-            let bound_s = self.bound_s(budget, &views)?;
-            return Ok(Some(self.choices[next].planned(plan, rows, Some(bound_s))));
+            let planned = choice.planned(plan, rows, None);
+            view.step_s = view.step_s.max(self.step_s(&planned));
+            view.planned = Some(planned);
         }
     }
 
@@ -366,6 +371,8 @@ struct View {
     found: Option<Found>,
     /// Plans whose arenas turned out larger than the budget.
     placed: Vec<Found>,
+    /// The plan that was found within the budget.
+    planned: Option<Planned>,
     /// Lower bound on what each pass takes longer than with everything kept, from what is known so far, seconds.
     extra_s: f64,
     /// Lower bound on the seconds of a step with it.
@@ -375,7 +382,15 @@ struct View {
 impl View {
     fn new(choice: &Choice<'_>, budget: u64) -> Self {
         let step_s = choice.step_s(0.0);
-        Self { glanced: false, live: budget, found: None, placed: vec![], extra_s: 0.0, step_s }
+        Self {
+            glanced: false,
+            live: budget,
+            found: None,
+            placed: vec![],
+            planned: None,
+            extra_s: 0.0,
+            step_s,
+        }
     }
 }
 

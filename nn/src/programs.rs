@@ -90,6 +90,8 @@ pub struct TrainerConfig {
     pub weight_decay: f64,
     /// Largest gradient norm.
     pub clip: Option<f64>,
+    /// α of the noise on embeddings while it's trained (see [`crate::Pass::noised`]); 0 for none.
+    pub neftune: f64,
     /// Choices of the planner.
     pub options: Options,
     /// Seed of weights and dropout.
@@ -143,6 +145,7 @@ impl TrainerConfig {
             table_bits: TableBits::B32,
             weight_decay: defaults::WEIGHT_DECAY,
             clip: Some(defaults::CLIP),
+            neftune: 0.0,
             options: Options::default(),
             seed: defaults::SEED,
             decode: 0,
@@ -450,6 +453,7 @@ impl Built {
             Shard::State | Shard::Gradients | Shard::Weights => SHARD_KEY_WORDS,
         };
         let update_key = alike.then(|| random_key(&mut graph, "update.random_key", words));
+        let noise = config.declare_noise(&mut graph)?;
         let loss_scale =
             (config.precision == Precision::F16).then(|| LossScale::declare(&mut graph));
         let shares = Shares::of_step(&mut graph, config, &*model, None)?;
@@ -461,6 +465,7 @@ impl Built {
             shards: &shards,
             key,
             update_key: update_key.or(key),
+            noise,
             shares: &shares,
             loss_scale,
         };
@@ -475,6 +480,7 @@ impl Built {
         reads.step = Some(StepHandles {
             key,
             update_key,
+            noise,
             shares,
             loss,
             loss_sum,

@@ -4,7 +4,7 @@
 //! micro-batches one by one in that order, whichever shards of what it's made of are whose.
 
 use tightrope_core::expr::input;
-use tightrope_core::ops::{Collective, Concat, Map, Part, Slice, SquareSum, Transfer};
+use tightrope_core::ops::{Accumulate, Collective, Concat, Map, Part, Slice, SquareSum, Transfer};
 use tightrope_core::shards::Segment;
 use tightrope_core::{Class, DType, Graph, Shards, Tensor, Type};
 
@@ -13,8 +13,6 @@ use crate::share::Share;
 
 /// Bytes of a tensor that ranks exchange at once, of all together and of each at least: what arrives takes as much room.
 const PIECE: [usize; 2] = [1 << 24, 1 << 20];
-/// Ranks whose parts are added in one op.
-const ADDED: usize = 5;
 
 /// Appends the sum of `x` over all ranks, written over it, and gives its handle. Every rank gets the same bits.
 ///
@@ -118,15 +116,9 @@ pub(crate) fn sum_of_shares(
     share: Share,
     x: Tensor,
 ) -> Result<Tensor> {
-    let mut sum = None;
-    for (share, shard) in shares(graph, ranks, share, x)? {
-        sum = Some(alike(graph, x, "shard", |graph, name| match sum {
-            None => share.of(graph, shard, name),
-            // In place, as one process adds them: then no two products become part of one formula.
-            Some(sum) => share.add(graph, sum, shard, name),
-        })?);
-    }
-    gather(graph, single(ranks), sum.unwrap_or(x), x)
+    let shares = shares(graph, ranks, share, x)?;
+    let sum = accumulated(graph, x, shares, None)?;
+    gather(graph, single(ranks), sum, x)
 }
 
 /// Adds each rank's share of `figure` to `sum`, both f32 (1), in the order of ranks: the first rank's is the sum of all.
@@ -137,13 +129,10 @@ pub(crate) fn add_shares(
     graph: &mut Graph,
     ranks: usize,
     share: Share,
-    (mut sum, figure): (Tensor, Tensor),
-    name: &str,
+    (sum, figure): (Tensor, Tensor),
 ) -> Result<Tensor> {
-    for (share, shard) in shares(graph, ranks, share, figure)? {
-        sum = share.add(graph, sum, shard, name)?;
-    }
-    Ok(sum)
+    let shares = shares(graph, ranks, share, figure)?;
+    accumulated(graph, figure, shares, Some(sum))
 }
 
 /// Appends the first rank's `x`, f32 (1), written over everybody's.
@@ -159,22 +148,14 @@ fn single(ranks: usize) -> Part {
     Part { shards: Shards::of(1, ranks, 1), range: 0..1 }
 }
 
-/// What the first rank has of each rank: its share, and its `x`, f32 (1).
-fn shares(
-    graph: &mut Graph,
-    ranks: usize,
-    share: Share,
-    x: Tensor,
-) -> Result<Vec<(Share, Tensor)>> {
+/// Appends the share of each rank's `x` on the first rank, f32 (ranks, 1).
+fn shares(graph: &mut Graph, ranks: usize, share: Share, x: Tensor) -> Result<Tensor> {
     let figures = exchange(graph, &single(ranks), x)?;
-    let shares = match share {
-        Share::Equal(_) => vec![share; ranks],
-        Share::Written(tensor) => {
-            let exchanged = exchange(graph, &single(ranks), tensor)?;
-            exchanged.into_iter().map(Share::Written).collect()
-        }
+    let share = match share {
+        Share::Equal(_) => share,
+        Share::Written(tensor) => Share::Written(exchange(graph, &single(ranks), tensor)?),
     };
-    Ok(shares.into_iter().zip(figures).collect())
+    alike(graph, x, "shares", |graph, name| share.of(graph, figures, name))
 }
 
 /// Appends this rank's shard of a weight that all ranks have alike, for an update that is written over it.
@@ -234,24 +215,21 @@ fn parts(graph: &Graph, shards: &Shards, x: Tensor) -> Vec<Part> {
 /// Appends the sum of a part of this rank's shard over all ranks, begun with `sum` where that's given and then written over it.
 fn exchanged_sum(graph: &mut Graph, part: &Part, x: Tensor, sum: Option<Tensor>) -> Result<Tensor> {
     let shards = exchange(graph, part, x)?;
-    let (mut sum, rest) = match sum {
-        Some(sum) => (sum, &shards[..]),
-        None => (shards[0], &shards[1..]),
-    };
-    for shards in rest.chunks(ADDED) {
-        let formula = (1..=shards.len()).fold(input(0), |sum, index| sum + input(index));
-        let add = Map { in_place: vec![(0, 0)], ..Map::new(formula, graph.dtype(x)) };
-        let inputs = [&[sum], shards].concat();
-        sum = alike(graph, x, "sum", |graph, name| graph.one(add, &inputs, name))?;
-    }
-    Ok(sum)
+    accumulated(graph, x, shards, sum)
 }
 
-fn exchange(graph: &mut Graph, part: &Part, x: Tensor) -> Result<Vec<Tensor>> {
-    let (name, class) = (format!("{}.of_rank", graph.info(x).name), graph.info(x).class);
-    let shards = graph.push(Collective::Exchange(part.clone()), &[x], &name)?;
-    shards.iter().for_each(|&shard| graph.info_mut(shard).class = class);
-    Ok(shards)
+/// Appends the sum of `rows`, a row of each rank, in the order of ranks: added to `sum` and written over it where that's given. The sum has the
+/// class of `x`.
+fn accumulated(graph: &mut Graph, x: Tensor, rows: Tensor, sum: Option<Tensor>) -> Result<Tensor> {
+    let add = Accumulate { begun: sum.is_some() };
+    let inputs: Vec<Tensor> = sum.into_iter().chain([rows]).collect();
+    alike(graph, x, "sum", |graph, name| Ok(graph.one(add, &inputs, name)?))
+}
+
+/// Appends this part of this rank's shard of `x` as each rank has it, (ranks, elements).
+fn exchange(graph: &mut Graph, part: &Part, x: Tensor) -> Result<Tensor> {
+    let exchange = Collective::Exchange(part.clone());
+    Ok(alike(graph, x, "of_ranks", |graph, name| graph.one(exchange, &[x], name))?)
 }
 
 fn gather(graph: &mut Graph, part: Part, shard: Tensor, x: Tensor) -> Result<Tensor> {

@@ -76,13 +76,15 @@ impl Share {
         Ok(graph.one(map, &inputs, "loss_seed")?)
     }
 
-    /// A pass's share of `figure`, f32 (1).
+    /// A pass's share of `figure`, f32 (1); or of figures and shares of several passes, both f32 (passes, 1).
     pub(crate) fn of(self, graph: &mut Graph, figure: Tensor, name: &str) -> Result<Tensor> {
         let map = Map::new(input(0) * self.factor(1), DType::F32);
         Ok(graph.one(map, &self.with(&[figure]), name)?)
     }
 
-    /// Adds a pass's share of `figure`, f32 (1), to `sum`, and gives its new handle.
+    /// Adds a pass's share of `figure`, f32 (1), to `sum`, and gives its new handle. The share is rounded before it's added, on every device:
+    /// an op of its own, since one formula of both may be a fused multiply-add. So ranks' shares, which are exchanged between the two, add
+    /// up to the same bits.
     pub(crate) fn add(
         self,
         graph: &mut Graph,
@@ -90,9 +92,9 @@ impl Share {
         figure: Tensor,
         name: &str,
     ) -> Result<Tensor> {
-        let formula = input(0) + input(1) * self.factor(2);
-        let map = Map { in_place: vec![(0, 0)], ..Map::new(formula, DType::F32) };
-        Ok(graph.one(map, &self.with(&[sum, figure]), name)?)
+        let share = self.of(graph, figure, &format!("{name}.share"))?;
+        let add = Map { in_place: vec![(0, 0)], ..Map::add(DType::F32) };
+        Ok(graph.one(add, &[sum, share], name)?)
     }
 
     /// The share in a formula whose input `index` it is where the host writes it.

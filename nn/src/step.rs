@@ -7,10 +7,11 @@ use tightrope_core::ops::Map;
 use tightrope_core::plan::offload::store_gradients;
 use tightrope_core::{Class, DType, Graph, Phase, Role, Tensor, Type, Wanted, add_gradient, grad};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 use crate::handles::ShorterHandles;
 use crate::inputs::Inputs;
 use crate::model::Model;
+use crate::noise::{self, Noise};
 use crate::optim::{append_sharing, hoist};
 use crate::params::Parameter;
 use crate::pass::Pass;
@@ -38,6 +39,8 @@ pub(crate) struct Declared<'a> {
     pub(crate) key: Option<Tensor>,
     /// Of those that round weights and state.
     pub(crate) update_key: Option<Tensor>,
+    /// Noise on embeddings, where there is some.
+    pub(crate) noise: Option<Noise>,
     /// Shares of the passes of a step.
     pub(crate) shares: &'a Shares,
     pub(crate) loss_scale: Option<LossScale>,
@@ -75,13 +78,16 @@ impl Passed {
         (model, inputs, shares): (&dyn Model, &Inputs, &Shares),
         sums: &[Wanted],
     ) -> Result<Self> {
-        let Declared { weights, teacher, remainders, key, ref loss_scale, .. } = *declared;
+        let Declared { weights, teacher, remainders, key, noise, ref loss_scale, .. } = *declared;
         // The seed comes first, so that the loss can make its gradient at once.
         let seed = shares.loss().seed(graph, loss_scale.as_ref().map(|scale| scale.scale))?;
         let pass = Pass::training(graph, weights, inputs.clone(), config.build, key);
         let pass = pass.taught(teacher).with_context_ranks(config.parts());
-        let mut pass = pass.with_shares(shares);
+        let mut pass = pass.with_noise(noise).with_shares(shares);
         let loss = model.loss(&mut pass)?;
+        ensure(config.neftune == 0.0 || pass.is_noised(), noise::KEY, || {
+            "this model has no embedding of tokens to add noise to".to_owned()
+        })?;
         let metrics = pass.into_metrics();
         let (parameters, tensors) = weights.trained();
         let ordered = config.gradient_sums == GradientSums::Ordered;
@@ -346,7 +352,7 @@ fn add_figure(
     name: &str,
 ) -> Result<Tensor> {
     match config.figures_leave() {
-        true => add_shares(graph, config.ranks, share, (sum, figure), name),
+        true => add_shares(graph, config.ranks, share, (sum, figure)),
         false => share.add(graph, sum, figure, name),
     }
 }
@@ -409,6 +415,29 @@ fn shards_to_host(
     }
     hoist(graph, first, &[]);
     Ok(held)
+}
+
+impl TrainerConfig {
+    /// Sequences of a sample.
+    pub(crate) fn sequences(&self) -> usize {
+        (self.model.tokens() / self.model.seq_len().max(1)).max(1)
+    }
+
+    /// Declares the tensors of noise on embeddings, where there is some.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] where α isn't a number from 0 on, and where ranks share sequences.
+    pub(crate) fn declare_noise(&self, graph: &mut Graph) -> Result<Option<Noise>> {
+        let alpha = self.neftune;
+        ensure(alpha.is_finite() && alpha >= 0.0, noise::KEY, || {
+            format!("{alpha} must be 0 or more")
+        })?;
+        ensure(alpha == 0.0 || self.parts() == 1, noise::KEY, || {
+            "noise is drawn over whole sequences: without context ranks".to_owned()
+        })?;
+        let sequences = self.micro_batch * self.sequences();
+        Ok((alpha > 0.0).then(|| Noise::declare(graph, sequences)))
+    }
 }
 
 /// The model of `config` over sequences of `seq_len` tokens, which are shorter.

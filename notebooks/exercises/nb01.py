@@ -1,14 +1,17 @@
 """Checks of notebook 1."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import checks
 import tightrope as tr
 
-SMALL = dict(preset="small", recompute="none", device="cpu", threads=2)
+SMALL = tr.Settings(preset="small", recompute="none", device="cpu", threads=2)
 BUDGET = 64 << 20
 
 
 @checks.number("01.1", otherwise="count the parameters by the formula; each has two moments of 4 bytes")
-def moments():
+def moments() -> tuple[int, Mapping[int, str]]:
     plan = tr.plan(preset="tiny", batch=1, device="cpu", threads=2)
     weights = plan.by_class["weight"]
     return 2 * weights, {
@@ -29,7 +32,7 @@ checks.choice(
 
 
 @checks.exercise("01.3")
-def largest(answer):
+def largest(answer: Any) -> str | None:
     batch = checks.whole(answer)
     if batch is None or batch < 1:
         return "the answer is a whole number of sequences"

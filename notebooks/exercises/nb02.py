@@ -1,13 +1,16 @@
 """Checks of notebook 2."""
 
+from typing import Any
+
 import numpy as np
 
 import checks
 
 
-def first_fit(size, first, last, order):
+def first_fit(size: np.ndarray, first: np.ndarray, last: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Offsets where tensors take the lowest hole among those that are placed already and alive with them."""
-    offset, placed = np.zeros(len(size), int), []
+    offset: np.ndarray = np.zeros(len(size), int)
+    placed: list[int] = []
     for i in order:
         place = 0
         together = [j for j in placed if first[j] <= last[i] and first[i] <= last[j]]
@@ -20,7 +23,7 @@ def first_fit(size, first, last, order):
     return offset
 
 
-def case(seed):
+def case(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Lifetimes of a made-up step: long ones that end in reverse order, and short ones in between."""
     random = np.random.default_rng(seed)
     ops, count = 60, 40
@@ -32,13 +35,13 @@ def case(seed):
     return random.integers(1, 64, count) * 64, first, last
 
 
-def live(size, first, last):
+def live(size: np.ndarray, first: np.ndarray, last: np.ndarray) -> int:
     """The most bytes alive at once."""
     return max(int(size[(first <= op) & (op <= last)].sum()) for op in range(int(last.max()) + 1))
 
 
 @checks.program("02.1", "place")
-def place(answer):
+def place(answer: Any) -> str | None:
     total, online = 0, 0
     for seed in range(6):
         size, first, last = case(seed)
@@ -58,7 +61,7 @@ def place(answer):
 
 
 @checks.exercise("02.2")
-def broken(answer):
+def broken(answer: Any) -> str | None:
     table = np.asarray(answer, dtype=int)
     if table.ndim != 2 or table.shape[1] != 3 or len(table) > 8:
         return "give a list of at most 8 triples (bytes, first, last)"

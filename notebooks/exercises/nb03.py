@@ -1,18 +1,19 @@
 """Checks of notebook 3."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 import checks
 import tightrope as tr
 
-SMALL = dict(preset="small", context=64, batch=32, recompute="none", device="cpu", threads=2)
+SMALL = tr.Settings(preset="small", context=64, batch=32, recompute="none", device="cpu", threads=2)
 BUDGET = 20 << 20
 
 
 @checks.exercise("03.1")
-def largest(answer):
+def largest(answer: Any) -> str | None:
     size = checks.whole(answer)
     if size is None or size < 1 or 32 % size:
         return "the answer is a whole number that divides 32"
@@ -24,7 +25,7 @@ def largest(answer):
 
 
 @checks.program("03.2", "mean_loss")
-def mean_loss(answer):
+def mean_loss(answer: Any) -> str | None:
     random = np.random.default_rng(3)
     equal = [random.random(4) for _ in range(3)]
     uneven = [random.random(count) for count in (1, 7, 3)]

@@ -1,19 +1,22 @@
 """Checks of notebook 4."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import checks
 import tightrope as tr
 
-DEEP = dict(preset="small", layers=16, context=64, batch=8, micro_batch=8, loss_chunk="none", device="cpu", threads=2)
+DEEP = tr.Settings(preset="small", layers=16, context=64, batch=8, micro_batch=8, loss_chunk="none", device="cpu", threads=2)
 
 
 @checks.number("04.1", otherwise="compute it for N = 1, 2, 3, …")
-def segment():
+def segment() -> tuple[int, Mapping[int, str]]:
     units = {length: -(-64 // length) + 15 * length for length in range(1, 65)}
-    return min(units, key=units.get), {8: "that is √64, for a block that takes as much as its input"}
+    return min(units, key=lambda length: units[length]), {8: "that is √64, for a block that takes as much as its input"}
 
 
 @checks.exercise("04.2")
-def better(answer):
+def better(answer: Any) -> str | None:
     if not isinstance(answer, (list, tuple, set)) or not all(isinstance(name, str) for name in answer):
         return 'give a list of names, such as "h.0.attn.qkv"'
     if not answer:

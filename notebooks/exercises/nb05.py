@@ -1,12 +1,15 @@
 """Checks of notebook 5."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 import checks
 
 
 @checks.number("05.1", otherwise="add the weight, its master and two moments")
-def kept():
+def kept() -> tuple[int, Mapping[int, str]]:
     weight, remainder, moments = 2, 2, 2
     return weight + remainder + moments, {
         weight + moments: "small updates would be rounded away: what else is kept?",
@@ -17,7 +20,7 @@ def kept():
 
 
 @checks.exercise("05.2")
-def scale(answer):
+def scale(answer: Any) -> str | None:
     number = checks.whole(answer)
     if number is None or number < 1 or number & (number - 1):
         return "the answer is a power of two"
@@ -30,7 +33,7 @@ def scale(answer):
 
 
 @checks.program("05.3", "split")
-def split(answer):
+def split(answer: Any) -> str | None:
     x = np.random.default_rng(5).normal(size=1000).astype(np.float32) * np.float32(1e-3)
     upper, lower = answer(x)
     if upper.dtype != np.uint16 or lower.dtype != np.uint16:

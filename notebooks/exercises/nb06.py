@@ -1,6 +1,8 @@
 """Checks of notebook 6."""
 
 import tracemalloc
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -8,7 +10,7 @@ import checks
 
 
 @checks.number("06.1", otherwise="layers × heads × tokens × tokens × bytes of a number")
-def matrices():
+def matrices() -> tuple[int, Mapping[int, str]]:
     scores = 32 * 32 * 8192**2
     return 2 * scores, {
         scores: "that is a number of scores, not of bytes",
@@ -19,7 +21,7 @@ def matrices():
 
 
 @checks.program("06.2", "cross_entropy")
-def chunked(answer):
+def chunked(answer: Any) -> str | None:
     random = np.random.default_rng(6)
     tokens, words, channels, rows = 512, 4096, 16, 32
     x, head = (random.normal(size=(count, channels)).astype(np.float32) for count in (tokens, words))

@@ -1,5 +1,8 @@
 """Checks of notebook 7."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 import checks
@@ -8,7 +11,7 @@ GPT2 = 124_439_808
 
 
 @checks.number("07.1", otherwise="one number of 4 bytes for each parameter")
-def lion():
+def lion() -> tuple[int, Mapping[int, str]]:
     return 4 * GPT2, {
         GPT2: "that is one byte for each number; they are f32",
         8 * GPT2: "that is AdamW's state; which of the two does Lion keep?",
@@ -17,7 +20,7 @@ def lion():
 
 
 @checks.program("07.2", "adamw")
-def adamw(answer):
+def adamw(answer: Any) -> str | None:
     random = np.random.default_rng(7)
     w, m, v = random.normal(size=50), np.zeros(50), np.zeros(50)
     own = (w.copy(), m.copy(), v.copy())

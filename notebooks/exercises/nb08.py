@@ -1,12 +1,15 @@
 """Checks of notebook 8."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import checks
 
 LAYERS, INPUT = 12, 256 * 128 * 4
 
 
 @checks.number("08.1", otherwise="input, output and gradient of the layer at work, and one input for each layer ahead")
-def ahead():
+def ahead() -> tuple[int, Mapping[int, str]]:
     return 6 * INPUT, {
         3 * INPUT: "that is without room for what comes early",
         4 * INPUT: "that is one layer ahead",
@@ -16,7 +19,7 @@ def ahead():
 
 
 @checks.exercise("08.2")
-def link(answer):
+def link(answer: Any) -> str | None:
     try:
         number = float(answer)
     except (TypeError, ValueError):

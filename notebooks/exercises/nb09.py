@@ -1,12 +1,14 @@
 """Checks of notebook 9."""
 
+from typing import Any
+
 import checks
 import tightrope as tr
 
-BASE = dict(preset="small", batch=64, device="cpu", threads=2)
+BASE = tr.Settings(preset="small", batch=64, device="cpu", threads=2)
 
 
-def fits(budget):
+def fits(budget: int) -> bool:
     """Whether a plan takes at most so many MiB."""
     try:
         return tr.plan(memory=f"{budget}MiB", **BASE).peak_bytes <= budget << 20
@@ -15,7 +17,7 @@ def fits(budget):
 
 
 @checks.exercise("09.1")
-def smallest(answer):
+def smallest(answer: Any) -> str | None:
     budget = checks.whole(answer)
     if budget is None or not 1 <= budget <= 4096:
         return "the answer is a whole number of MiB"
@@ -27,7 +29,7 @@ def smallest(answer):
 
 
 @checks.exercise("09.2")
-def early(answer):
+def early(answer: Any) -> str | None:
     if not isinstance(answer, dict):
         return 'give a dict, such as dict(preset="small", batch=1, device="cpu")'
     if answer.get("preset") != "small" or answer.get("batch") != 1 or answer.get("device") != "cpu":

@@ -1,12 +1,15 @@
 """Checks of notebook 10."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 import checks
 
 
 @checks.number("10.1", otherwise="a block has four linear layers: C→3C, C→C, C→4C, 4C→C")
-def numbers():
+def numbers() -> tuple[int, Mapping[int, str]]:
     rank, channels, layers = 16, 768, 12
     shapes = [(1, 3), (1, 1), (1, 4), (4, 1)]
     right = layers * rank * channels * sum(i + o for i, o in shapes)
@@ -19,7 +22,7 @@ def numbers():
 
 
 @checks.program("10.2", "merged")
-def merged(answer):
+def merged(answer: Any) -> str | None:
     random = np.random.default_rng(10)
     w, a, b = random.normal(size=(6, 5)), random.normal(size=(2, 5)), random.normal(size=(6, 2))
     x, alpha = random.normal(size=5), 3.0

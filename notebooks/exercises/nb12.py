@@ -1,15 +1,18 @@
 """Checks of notebook 12."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 import checks
 import tightrope as tr
 
-CPU = dict(device="cpu", threads=2)
+CPU = tr.Settings(device="cpu", threads=2)
 
 
 @checks.number("12.1", otherwise="divide what the block keeps by its tokens")
-def bytes_of_a_token():
+def bytes_of_a_token() -> tuple[int, Mapping[int, str]]:
     right = 16 * 128 * 4
     return right, {
         right // 4: "that is numbers, not bytes",
@@ -19,7 +22,7 @@ def bytes_of_a_token():
     }
 
 
-def expected(plan, prefix):
+def expected(plan: tr.Plan, prefix: str) -> int:
     """Bytes of what begins with `prefix` and lives past the forward pass."""
     columns = plan.tensors()
     turn = int(np.flatnonzero(plan.ops()["phase"] == "forward").max())
@@ -29,15 +32,16 @@ def expected(plan, prefix):
 
 
 @checks.program("12.2", "kept_by")
-def kept_by(answer):
-    for settings in (dict(recompute="none"), dict(recompute="block"), dict(recompute="none", batch=2, micro_batch=2)):
-        plan = tr.plan(**{"preset": "tiny", "batch": 4, "micro_batch": 4, **settings, **CPU})
+def kept_by(answer: Any) -> str | None:
+    tiny = tr.Settings(preset="tiny", **CPU)
+    for recompute, batch in (("none", 4), ("block", 4), ("none", 2)):
+        plan = tr.plan(recompute=recompute, batch=batch, micro_batch=batch, **tiny)
         for prefix in ("h.0.", "h.1.mlp.", "norm_f"):
             found, right = checks.whole(answer(plan, prefix)), expected(plan, prefix)
             if found is None:
                 return "it gives a number of bytes"
             if found != right:
-                return f"for `{prefix}` with {settings} it gives {found:,}: count activations that begin by the last op of the forward pass and live longer"
+                return f"for `{prefix}` with recompute={recompute} and batch={batch} it gives {found:,}: count activations that begin by the last op of the forward pass and live longer"
     return None
 
 
@@ -51,7 +55,7 @@ checks.choice(
 
 
 @checks.exercise("12.4")
-def seconds(answer):
+def seconds(answer: Any) -> str | None:
     right = 6 * 100_000 * 10**9 / 2e13
     try:
         number = float(answer)

@@ -1,12 +1,15 @@
 """Checks of notebook 13."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import checks
 
 BLOCK = 4096
 
 
 @checks.number("13.1", otherwise="bytes of all the state, divided by the bytes of a card that are for state, rounded up")
-def cards():
+def cards() -> tuple[int, Mapping[int, str]]:
     return 28, {
         14: "that fills the cards with state: half of each is to be left",
         27: "that is rounded down: a part of a card is a card",
@@ -15,7 +18,7 @@ def cards():
 
 
 @checks.program("13.2", "owner")
-def owner(answer):
+def owner(answer: Any) -> str | None:
     for elements, ranks in ((20_000, 4), (4096 * 8, 4), (50_304 * 768, 5), (768, 3), (4097, 2)):
         own = min(elements, -(-(-(-elements // ranks)) // BLOCK) * BLOCK)
         for element in {0, own - 1, min(own, elements - 1), elements // 2, elements - 1}:

@@ -16,7 +16,7 @@ import figures
 import tightrope as tr
 
 # Some kernels take scratch memory for each thread, so the number of threads is part of a prediction.
-CPU = dict(device="cpu", threads=2)
+CPU = tr.Settings(device="cpu", threads=2)
 
 # %% [markdown]
 # ## Predict: what depends on the parameters alone
@@ -31,7 +31,7 @@ CPU = dict(device="cpu", threads=2)
 
 
 # %%
-def parameters(layers, channels, context, vocab):
+def parameters(layers: int, channels: int, context: int, vocab: int) -> int:
     """Parameters of a GPT-2 whose head is its embedding."""
     block = 12 * channels**2 + 13 * channels
     return vocab * channels + context * channels + layers * block + 2 * channels
@@ -47,14 +47,16 @@ print(f"{P:,} parameters: {figures.mib(4 * P)} of weights, {figures.mib(8 * P)} 
 # nothing. `recompute="none"` keeps every activation; notebook 4 is about the other choices.
 
 # %%
-SMALL = dict(preset="small", recompute="none", **CPU)
+SMALL = tr.Settings(preset="small", recompute="none", **CPU)
 plan = tr.plan(batch=8, micro_batch=8, **SMALL)
 for name, count in plan.by_class.items():
     print(f"{name:<11}{count:>12,} bytes")
 print(f"{'peak':<11}{plan.peak_bytes:>12,} bytes")
+assert sum(plan.by_class.values()) == plan.peak_bytes
 
 # %% [markdown]
-# The weights must be $4P$ bytes, exactly. The optimizer has a few bytes more than $8P$: the learning rate and the
+# The classes add up to the peak. (Gaps are what alignment and holes between tensors take.) The weights must be $4P$
+# bytes, exactly. The optimizer has a few bytes more than $8P$: the learning rate and the
 # step's other scalars. They are tensors too, so the plan counts them.
 
 # %%

@@ -9,13 +9,16 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 import checks
 import figures
 import tightrope as tr
 
-SETTINGS = dict(preset="small", batch=8, micro_batch=8, recompute="block", device="cpu", threads=2)
+SETTINGS = tr.Settings(
+    preset="small", batch=8, micro_batch=8, recompute="block", device="cpu", threads=2
+)
 plan = tr.plan(**SETTINGS)
 
 # %% [markdown]
@@ -36,11 +39,12 @@ ALIGNMENT = 64
 size = -(-size // ALIGNMENT) * ALIGNMENT  # Every tensor begins at a multiple of 64 bytes.
 
 
-def live_bytes(size, first, last):
+def live_bytes(size: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
     """Bytes that are alive at each op."""
     ops = np.arange(last.max() + 1)
     alive = (first[:, None] <= ops) & (ops <= last[:, None])
-    return (alive * size[:, None]).sum(0)
+    bytes_at_op: np.ndarray = (alive * size[:, None]).sum(0)
+    return bytes_at_op
 
 
 bound = live_bytes(size, first, last).max()
@@ -61,9 +65,10 @@ print(f"{len(size)} transients; at most {figures.mib(bound)} of them are alive a
 
 
 # %%
-def first_fit(size, first, last):
+def first_fit(size: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
     """Offsets by first fit: each tensor, when it is made, takes the lowest hole that has room."""
-    offset, alive = np.zeros(len(size), int), []
+    offset: np.ndarray = np.zeros(len(size), int)
+    alive: list[int] = []
     for i in np.argsort(first, kind="stable"):
         alive = [j for j in alive if last[j] >= first[i]]
         place = 0
@@ -76,7 +81,9 @@ def first_fit(size, first, last):
     return offset
 
 
-def overlap(size, first, last, offset):
+def overlap(
+    size: np.ndarray, first: np.ndarray, last: np.ndarray, offset: np.ndarray
+) -> bool:
     """Whether two tensors that are alive at once have a byte in common."""
     end = offset + size
     for i in range(len(size)):
@@ -103,21 +110,24 @@ print(
 
 
 # %%
-def caching(size, first, last, waste=2.0):
+def caching(
+    size: np.ndarray, first: np.ndarray, last: np.ndarray, waste: float = 2.0
+) -> int:
     """Bytes that a cache takes from the device. A request gets the tightest free block, or a new one."""
-    free, used, reserved = [], [], 0
+    free: list[int] = []
+    used: list[tuple[int, int]] = []
+    reserved = 0
     for i in np.argsort(first, kind="stable"):
         free += [block for block, until in used if until < first[i]]
         used = [(block, until) for block, until in used if until >= first[i]]
         fitting = [block for block in free if size[i] <= block <= waste * size[i]]
-        block = min(fitting, default=None)
-        if block is None:
-            block = size[i]
-            reserved += block
-        else:
+        block = min(fitting, default=int(size[i]))
+        if fitting:
             free.remove(block)
-        used.append((block, last[i]))
-    return int(reserved)
+        else:
+            reserved += block
+        used.append((block, int(last[i])))
+    return reserved
 
 
 reserved = caching(size, first, last)
@@ -152,7 +162,7 @@ checks.report(
 
 
 # %%
-def draw(axes, offset, title):
+def draw(axes: Axes, offset: np.ndarray, title: str) -> None:
     """Draws each tensor as a box: ops from left to right, offsets from the bottom up."""
     colours = [figures.COLOURS[name] for name in columns["class"][transient]]
     for i in range(len(size)):

@@ -13,7 +13,7 @@ import checks
 import figures
 import tightrope as tr
 
-SMALL = dict(preset="small", context=64, batch=32, recompute="none", device="cpu", threads=2)
+SMALL = tr.Settings(preset="small", context=64, batch=32, recompute="none", device="cpu", threads=2)
 
 # %% [markdown]
 # ## Why it is the same
@@ -26,9 +26,10 @@ random = np.random.default_rng(0)
 x, y, w = random.normal(size=(32, 5)), random.normal(size=32), random.normal(size=5)
 
 
-def gradient(x, y):
+def gradient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Gradient of the mean squared error of x·w."""
-    return 2 * x.T @ (x @ w - y) / len(y)
+    slope: np.ndarray = 2 * x.T @ (x @ w - y) / len(y)
+    return slope
 
 
 whole = gradient(x, y)
@@ -125,11 +126,10 @@ for size, (losses, norms, count) in runs.items():
         f"{norms[0]:.6f}",
     )
 
-losses = np.array([runs[size][0] for size in runs])
-norms = np.array([runs[size][1] for size in runs])
-spread = np.ptp(losses, axis=0).max()
+spread = np.ptp([losses for losses, _, _ in runs.values()], axis=0).max()
+first_norms = [norms[0] for _, norms, _ in runs.values()]
 assert spread < 1e-4
-assert np.ptp(norms[:, 0]) < 1e-4 * norms[0, 0]
+assert np.ptp(first_norms) < 1e-4 * first_norms[0]
 checks.report(
     predicted_bytes=plans[2].peak_bytes,
     measured_bytes=runs[2][2],

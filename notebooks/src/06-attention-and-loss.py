@@ -9,6 +9,7 @@
 
 # %%
 import tracemalloc
+from collections.abc import Callable
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -17,7 +18,7 @@ import checks
 import figures
 import tightrope as tr
 
-CPU = dict(device="cpu", threads=2)
+CPU = tr.Settings(device="cpu", threads=2)
 
 # %% [markdown]
 # ## Predict: the attention matrix
@@ -67,16 +68,19 @@ checks.report(
 
 
 # %%
-def attention(q, k, v):
+def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
     """Attention with all scores at once."""
     scores = q @ k.T / np.float32(np.sqrt(q.shape[1]))
     scores -= scores.max(1, keepdims=True)
     np.exp(scores, out=scores)
     scores /= scores.sum(1, keepdims=True)
-    return scores @ v
+    mixed: np.ndarray = scores @ v
+    return mixed
 
 
-def tiled_attention(q, k, v, tile=128):
+def tiled_attention(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, tile: int = 128
+) -> np.ndarray:
     """Attention with one tile of scores at a time."""
     scale = np.float32(1 / np.sqrt(q.shape[1]))
     out = np.empty_like(q)
@@ -97,7 +101,9 @@ def tiled_attention(q, k, v, tile=128):
     return out
 
 
-def allocated(function, *arguments):
+def allocated(
+    function: Callable[..., np.ndarray], *arguments: np.ndarray
+) -> tuple[np.ndarray, int]:
     """The result, and the most bytes that NumPy allocated meanwhile."""
     tracemalloc.start()
     result = function(*arguments)
@@ -128,7 +134,7 @@ checks.report(
 # grow by two:
 
 # %%
-SHORT = dict(preset="gpt2", layers=2, batch=1, micro_batch=1, recompute="none", **CPU)
+SHORT = tr.Settings(preset="gpt2", layers=2, batch=1, micro_batch=1, recompute="none", **CPU)
 contexts = [128, 256, 512, 1024]
 activations = np.array(
     [
@@ -152,7 +158,7 @@ axes.loglog(
     color="#888",
 )
 axes.set(xlabel="context", ylabel="MiB")
-axes.set_xticks(contexts, contexts)
+axes.set_xticks(contexts, map(str, contexts))
 axes.minorticks_off()
 axes.legend(frameon=False, fontsize=8)
 plt.show()
@@ -166,11 +172,11 @@ checks.report(activations_double_by=float(growth), matrices_double_by=4)
 
 # %%
 WORDS, TOKENS = 32_768, 8 * 128
-LOSS = dict(
+LOSS = tr.Settings(
     preset="tiny", vocab=WORDS, context=64, batch=16, micro_batch=16, recompute="none", **CPU
 )
 logits = TOKENS * WORDS * 4
-chunks = ["none", 512, 256, 128, 64]
+chunks: list[str | int] = ["none", 512, 256, 128, 64]
 plans = {chunk: tr.plan(loss_chunk=chunk, **LOSS) for chunk in chunks}
 print(f"all logits take {figures.mib(logits)}")
 for chunk, plan in plans.items():
@@ -195,7 +201,7 @@ assert abs(saved / by_hand - 1) < 0.1
 
 # %%
 runs = {}
-for chunk in ("none", 64):
+for chunk in chunks[0], chunks[-1]:
     trainer = tr.Trainer(loss_chunk=chunk, steps=3, **LOSS)
     assert trainer.measured_peak_bytes == plans[chunk].peak_bytes
     runs[chunk] = [step.loss for step in trainer]

@@ -34,24 +34,26 @@ except (tr.Error, ValueError) as error:
 class Device:
     """Arrays by name, with their bytes, and a host to move them to."""
 
-    def __init__(self):
-        self.arrays, self.host, self.peak, self.copied = {}, {}, 0, 0
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+        self.host: dict[str, np.ndarray] = {}
+        self.peak, self.copied = 0, 0
 
-    def put(self, name, array):
+    def put(self, name: str, array: np.ndarray) -> None:
         """Makes an array on the device."""
         self.arrays[name] = array
         self.peak = max(self.peak, sum(it.nbytes for it in self.arrays.values()))
 
-    def drop(self, name):
+    def drop(self, name: str) -> np.ndarray:
         """Frees an array."""
         return self.arrays.pop(name)
 
-    def store(self, name):
+    def store(self, name: str) -> None:
         """Copies an array to the host, and frees it."""
         self.host[name] = self.drop(name).copy()
         self.copied += self.host[name].nbytes
 
-    def load(self, name):
+    def load(self, name: str) -> None:
         """Copies an array back from the host."""
         self.put(name, self.host.pop(name).copy())
         self.copied += self.arrays[name].nbytes
@@ -66,7 +68,7 @@ weights = [
 x0 = random.normal(size=(ROWS, WIDTH)).astype(np.float32)
 
 
-def step(device, offload=False, ahead=0):
+def step(device: Device, offload: bool = False, ahead: int = 0) -> list[np.ndarray]:
     """Forward and backward through layers of tanh(x·W); with `offload`, inputs of layers wait on the host.
 
     An input is brought back `ahead` layers before the layer that needs it.
@@ -77,7 +79,7 @@ def step(device, offload=False, ahead=0):
         if offload:
             device.store(f"x{i}")
     device.put("g", device.arrays[f"x{LAYERS}"])
-    gradients = [None] * LAYERS
+    gradients: list[np.ndarray] = []
     due = iter(range(LAYERS - 1, -1, -1))
     if offload:
         for _ in range(ahead):
@@ -87,7 +89,7 @@ def step(device, offload=False, ahead=0):
             device.load(f"x{following}")
         y = device.drop(f"x{i + 1}")
         inner = device.drop("g") * (1 - y * y)
-        gradients[i] = device.arrays[f"x{i}"].T @ inner
+        gradients.insert(0, device.arrays[f"x{i}"].T @ inner)
         device.put("g", inner @ weights[i].T)
     return gradients
 
@@ -134,7 +136,7 @@ checks.report(
 
 
 # %%
-def seconds(layers, compute, copy, overlapped):
+def seconds(layers: int, compute: float, copy: float, overlapped: bool) -> float:
     """Seconds of a step where inputs go out in the forward pass and come back in the backward pass."""
     if not overlapped:
         return 3 * layers * compute + 2 * layers * copy
@@ -177,12 +179,12 @@ checks.report(overlapped_at_0_9=hidden, in_turn_at_0_9=in_turn)
 # and the batch doesn't matter. Here is what that asks of a link:
 
 # %%
-for device, speed, channels in (
+for name, speed, channels in (
     ("this kind of laptop, 0.2 TFLOP/s", 0.2e12, 768),
     ("a card of 60 TFLOP/s", 60e12, 2048),
     ("a card of 400 TFLOP/s", 400e12, 4096),
 ):
-    print(f"{device:<33} C = {channels}: {speed / (12 * channels) / 1e9:6.2f} GB/s")
+    print(f"{name:<33} C = {channels}: {speed / (12 * channels) / 1e9:6.2f} GB/s")
 
 # %% [markdown]
 # For comparison, this machine copies within its own memory at:
@@ -233,25 +235,26 @@ assert state >= 8 * P
 class Digits(tr.Model):
     """One hidden layer."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.up, self.down = tr.nn.Linear(64, 128), tr.nn.Linear(128, 10)
 
-    def loss(self, x, y):
+    def loss(self, x: tr.Tensor, y: tr.Tensor) -> tr.Tensor:
         return tr.nn.cross_entropy(self.down(tr.nn.relu(self.up(x))), y)
 
 
 images, labels = tr.data.digits()
-batch = dict(x=images[:64].reshape(-1, 64), y=labels[:64])
-GPU = dict(inputs={"x": ("f32", (64,)), "y": ("i32", ())}, batch=64, micro_batch=64, device="wgpu")
+batch = {"x": images[:64].reshape(-1, 64), "y": labels[:64]}
+INPUTS = {"x": ("f32", (64,)), "y": ("i32", ())}
+GPU = tr.Settings(batch=64, micro_batch=64, device="wgpu")
+on_device: tr.Trainer | None = None
 try:
-    on_device = tr.Trainer(Digits(), **GPU)
+    on_device = tr.Trainer(Digits(), inputs=INPUTS, **GPU)
 except tr.Error as error:
-    on_device = None
     print("no GPU here:", str(error).splitlines()[0])
 
-found = {"gpu": on_device is not None}
+found: dict[str, float] = {"gpu": on_device is not None}
 if on_device is not None:
-    offloading = tr.Trainer(Digits(), offload=["optimizer"], **GPU)
+    offloading = tr.Trainer(Digits(), inputs=INPUTS, offload=["optimizer"], **GPU)
     losses = [[trainer.step(**batch).loss for _ in range(3)] for trainer in (on_device, offloading)]
     assert offloading.measured_peak_bytes == offloading.plan.peak_bytes < on_device.plan.peak_bytes
     assert np.allclose(losses[0], losses[1], rtol=0, atol=1e-5)

@@ -7,6 +7,9 @@
 # transformer. For each it predicts the peak, trains, and measures bytes and accuracy.
 
 # %%
+from collections.abc import Callable
+from typing import NamedTuple
+
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -15,7 +18,7 @@ import figures  # Also sets how plots look.
 import tightrope as tr
 from tightrope import nn
 
-CPU = dict(device="cpu", threads=2)
+CPU = tr.Settings(device="cpu", threads=2)
 images, labels = tr.data.digits()
 held = np.arange(len(labels)) % 10 == 0
 print(f"{len(labels)} images of 8 × 8 pixels, of which {held.sum()} are held out")
@@ -38,25 +41,27 @@ plt.show()
 class Mlp(tr.Model):
     """64 pixels, one hidden layer, 10 scores."""
 
-    def __init__(self, width=128):
+    def __init__(self, width: int = 128) -> None:
         self.up, self.down = nn.Linear(64, width), nn.Linear(width, 10)
 
-    def predict(self, x):
+    def predict(self, x: tr.Tensor) -> tr.Tensor:
         return self.down(nn.gelu(self.up(x)))
 
-    def loss(self, x, y):
+    def loss(self, x: tr.Tensor, y: tr.Tensor) -> tr.Tensor:
         return nn.cross_entropy(self.predict(x), y)
 
 
 PIXELS = {"x": ("f32", (64,)), "y": ("i32", ())}
-BATCH = dict(batch=64, micro_batch=64, **CPU)
+BATCH = tr.Settings(batch=64, micro_batch=64, **CPU)
 
 # %% [markdown]
 # **Predict**, by hand. Weights, $64 \cdot 128 + 128 + 128 \cdot 10 + 10$ numbers, and twice that of moments. Of each
-# image the forward pass keeps the pixels, the input of GELU, its output, and the scores.
+# image the forward pass keeps GELU's input and its output for the backward pass, $128 + 128$ numbers. (The pixels are
+# there anyway, as an input. The scores are gone with the forward pass: the loss makes their gradient at once.)
 
 # %%
 parameters = 64 * 128 + 128 + 128 * 10 + 10
+kept_by_hand = 4 * 64 * (128 + 128)
 plan = tr.plan(Mlp(), inputs=PIXELS, **BATCH)
 assert plan.by_class["weight"] == 4 * parameters
 assert 0 <= plan.by_class["optimizer"] - 8 * parameters < 64
@@ -68,9 +73,16 @@ for index in np.argsort(columns["first"], kind="stable"):
             f"{columns['name'][index]:<17} {columns['class'][index]:<10} "
             f"{columns['bytes'][index]:>6}  {columns['first'][index]}–{columns['last'][index]}"
         )
+turn = int(np.flatnonzero(plan.ops()["phase"] == "forward").max())
+kept = (columns["class"] == "activation") & (columns["first"] <= turn) & (columns["last"] > turn)
+kept &= columns["bytes"] > 4  # Without the loss itself, and the like.
+kept_planned = int(columns["bytes"][kept].sum())
+assert kept_planned == kept_by_hand
 checks.report(
     weights_by_hand=4 * parameters,
     weights_planned=plan.by_class["weight"],
+    kept_by_hand=kept_by_hand,
+    kept_planned=kept_planned,
     peak_bytes=plan.peak_bytes,
 )
 
@@ -102,7 +114,7 @@ checks.report(largest_gradient=float(np.abs(by_hand).max()), largest_difference=
 class Cnn(tr.Model):
     """Three convolutions and a linear layer."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.layers = [
             nn.Conv2d(1, 16, 3, padding=1, channels_first=True),
             nn.Conv2d(16, 32, 3, stride=2, padding=1),
@@ -110,7 +122,7 @@ class Cnn(tr.Model):
         ]
         self.head = nn.Linear(32 * 16, 10)
 
-    def loss(self, x, y):
+    def loss(self, x: tr.Tensor, y: tr.Tensor) -> tr.Tensor:
         for index, layer in enumerate(self.layers):
             with nn.block(index):
                 x = nn.relu(layer(x))
@@ -120,7 +132,7 @@ class Cnn(tr.Model):
 class Vit(tr.Model):
     """Patches, blocks of attention and an MLP, and the mean over patches."""
 
-    def __init__(self, channels=32, blocks=2):
+    def __init__(self, channels: int = 32, blocks: int = 2) -> None:
         self.patches, self.positions = nn.Linear(4, channels), nn.Embedding(16, channels)
         self.blocks = [
             {
@@ -134,7 +146,7 @@ class Vit(tr.Model):
         ]
         self.norm, self.head = nn.LayerNorm(channels), nn.Linear(channels, 10)
 
-    def loss(self, x, p, y):
+    def loss(self, x: tr.Tensor, p: tr.Tensor, y: tr.Tensor) -> tr.Tensor:
         x = self.patches(x) + self.positions(p)
         for index, block in enumerate(self.blocks):
             with nn.block(index):
@@ -143,26 +155,39 @@ class Vit(tr.Model):
         return nn.cross_entropy(self.head(self.norm(x).mean(1)), y)
 
 
-def flat(chosen):
+Batch = dict[str, np.ndarray]
+
+
+def flat(chosen: np.ndarray) -> Batch:
     """A batch for the MLP."""
-    return dict(x=images[chosen].reshape(-1, 64), y=labels[chosen])
+    return {"x": images[chosen].reshape(-1, 64), "y": labels[chosen]}
 
 
-def pictures(chosen):
+def pictures(chosen: np.ndarray) -> Batch:
     """A batch for the convolutional network: one channel, first."""
-    return dict(x=images[chosen][:, None], y=labels[chosen])
+    return {"x": images[chosen][:, None], "y": labels[chosen]}
 
 
-def patches(chosen):
+def patches(chosen: np.ndarray) -> Batch:
     """A batch for the transformer: 16 patches of 4 pixels, and their places."""
     cut = images[chosen].reshape(-1, 4, 2, 4, 2).transpose(0, 1, 3, 2, 4).reshape(-1, 16, 4)
-    return dict(x=cut, p=np.tile(np.arange(16, dtype=np.int32), (len(cut), 1)), y=labels[chosen])
+    places = np.tile(np.arange(16, dtype=np.int32), (len(cut), 1))
+    return {"x": cut, "p": places, "y": labels[chosen]}
+
+
+class Task(NamedTuple):
+    """A model, its inputs, a batch of chosen images, and the steps that it is trained for."""
+
+    model: type[tr.Model]
+    inputs: dict[str, tuple[str, tuple[int, ...]]]
+    batch_of: Callable[[np.ndarray], Batch]
+    steps: int
 
 
 MODELS = {
-    "MLP": (Mlp, PIXELS, flat, 400),
-    "CNN": (Cnn, {"x": ("f32", (1, 8, 8)), "y": ("i32", ())}, pictures, 300),
-    "ViT": (Vit, {"x": ("f32", (16, 4)), "p": ("i32", (16,)), "y": ("i32", ())}, patches, 400),
+    "MLP": Task(Mlp, PIXELS, flat, 400),
+    "CNN": Task(Cnn, {"x": ("f32", (1, 8, 8)), "y": ("i32", ())}, pictures, 300),
+    "ViT": Task(Vit, {"x": ("f32", (16, 4)), "p": ("i32", (16,)), "y": ("i32", ())}, patches, 400),
 }
 
 # %% [markdown]
@@ -170,22 +195,23 @@ MODELS = {
 
 
 # %%
-def trained(model, inputs, batch_of, steps, **settings):
+def trained(task: Task) -> tuple[tr.Trainer, list[float]]:
     """A trained trainer, and its losses."""
-    trainer = tr.Trainer(model(), inputs=inputs, steps=steps, lr=3e-3, **BATCH, **settings)
-    order, training, losses = np.random.default_rng(0), np.flatnonzero(~held), []
-    for _ in range(steps):
-        losses.append(trainer.step(**batch_of(order.choice(training, 64))).loss)
-    return trainer, losses
+    trainer = tr.Trainer(task.model(), inputs=task.inputs, steps=task.steps, lr=3e-3, **BATCH)
+    order, training = np.random.default_rng(0), np.flatnonzero(~held)
+    batches = (task.batch_of(order.choice(training, 64)) for _ in range(task.steps))
+    return trainer, [trainer.step(**batch).loss for batch in batches]
 
 
 predicted, measured, accuracy, curves, trainers = {}, {}, {}, {}, {}
-for name, (model, inputs, batch_of, steps) in MODELS.items():
-    predicted[name] = tr.plan(model(), inputs=inputs, **BATCH).peak_bytes
-    trainer, curves[name] = trained(model, inputs, batch_of, steps)
+for name, task in MODELS.items():
+    predicted[name] = tr.plan(task.model(), inputs=task.inputs, **BATCH).peak_bytes
+    trainer, curves[name] = trained(task)
     trainers[name] = trainer
     measured[name] = trainer.measured_peak_bytes
-    accuracy[name] = trainer.evaluate(**batch_of(held)).metrics["accuracy"]
+    found = trainer.evaluate(**task.batch_of(held))
+    assert found is not None
+    accuracy[name] = found.metrics["accuracy"]
     assert measured[name] == predicted[name]
     print(
         f"{name}: predicted {predicted[name]:>9,}, measured {measured[name]:>9,} bytes; "
@@ -230,7 +256,7 @@ plt.show()
 
 # %%
 plans = {
-    name: tr.plan(model(), inputs=inputs, **BATCH) for name, (model, inputs, _, _) in MODELS.items()
+    name: tr.plan(task.model(), inputs=task.inputs, **BATCH) for name, task in MODELS.items()
 }
 for name, plan in plans.items():
     print(
@@ -246,11 +272,12 @@ plans["ViT"]
 # planner then recomputes what it must.
 
 # %%
-model, inputs, batch_of, _ = MODELS["ViT"]
-LARGE = dict(inputs=inputs, batch=256, micro_batch=256, lr=3e-3, **CPU)
-whole = tr.Trainer(Vit(blocks=6), recompute="none", **LARGE)
-half = tr.Trainer(Vit(blocks=6), memory=whole.plan.peak_bytes // 2, **LARGE)
-batch = batch_of(np.arange(256))
+task = MODELS["ViT"]
+LARGE = tr.Settings(batch=256, micro_batch=256, lr=3e-3, **CPU)
+whole = tr.Trainer(Vit(blocks=6), inputs=task.inputs, recompute="none", **LARGE)
+budget = whole.plan.peak_bytes // 2
+half = tr.Trainer(Vit(blocks=6), inputs=task.inputs, memory=budget, **LARGE)
+batch = task.batch_of(np.arange(256))
 same = [whole.step(**batch).loss == half.step(**batch).loss for _ in range(3)]
 assert all(same)
 assert half.measured_peak_bytes == half.plan.peak_bytes <= whole.measured_peak_bytes // 2

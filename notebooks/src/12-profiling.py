@@ -19,8 +19,8 @@ import figures
 import tightrope as tr
 from tightrope import nn
 
-CPU = dict(device="cpu", threads=2)
-SMALL = dict(preset="small", batch=8, micro_batch=8, recompute="none", **CPU)
+CPU = tr.Settings(device="cpu", threads=2)
+SMALL = tr.Settings(preset="small", batch=8, micro_batch=8, recompute="none", **CPU)
 plan = tr.plan(**SMALL)
 columns, ops = plan.tensors(), plan.ops()
 
@@ -40,7 +40,8 @@ predicted = 16 * t * C * 4
 
 turn = int(np.flatnonzero(ops["phase"] == "forward").max())
 kept = (columns["class"] == "activation") & (columns["first"] <= turn) & (columns["last"] > turn)
-by_layer, by_kind = defaultdict(int), defaultdict(int)
+by_layer: dict[str, int] = defaultdict(int)
+by_kind: dict[str, int] = defaultdict(int)
 for name, count in zip(columns["name"][kept], columns["bytes"][kept]):
     words = name.split(".")
     layer = ".".join(words[:2]) if words[0] == "h" else words[0]
@@ -74,14 +75,16 @@ checks.report(block_by_hand=predicted, block_planned=by_layer["h.2"] - small)
 # device. The command `tightrope train --profile` measures them, op by op.)
 
 # %%
-seconds, flops, moved = defaultdict(float), defaultdict(int), defaultdict(int)
+seconds: dict[str, float] = defaultdict(float)
+flops: dict[str, int] = defaultdict(int)
+moved: dict[str, int] = defaultdict(int)
 for op, s, f, b in zip(ops["op"], ops["seconds"], ops["flops"], ops["bytes"]):
     seconds[op] += s
     flops[op] += int(f)
     moved[op] += int(b)
 total = sum(seconds.values())
 print(f"{'op':<28} {'operations':>14} {'bytes':>13} {'ops/byte':>9}")
-for op in sorted(flops, key=flops.get, reverse=True)[:8]:
+for op in sorted(flops, key=lambda op: flops[op], reverse=True)[:8]:
     print(f"{op:<28} {flops[op]:>14,} {moved[op]:>13,} {flops[op] / max(moved[op], 1):>9.1f}")
 
 tokens = 8 * 128
@@ -117,7 +120,7 @@ class Plain(tr.Model):
 
     probe = False
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.first = nn.Linear(64, 128)
         self.blocks = [
             {"norm": nn.LayerNorm(128), "up": nn.Linear(128, 512), "down": nn.Linear(512, 128)}
@@ -125,7 +128,7 @@ class Plain(tr.Model):
         ]
         self.head = nn.Linear(640 if self.probe else 128, 10)
 
-    def loss(self, x, y):
+    def loss(self, x: tr.Tensor, y: tr.Tensor) -> tr.Tensor:
         x, inside = self.first(x), []
         for index, block in enumerate(self.blocks):
             with nn.block(index):
@@ -141,8 +144,8 @@ class Probing(Plain):
 
 
 INPUTS = {"x": ("f32", (64,)), "y": ("i32", ())}
-OWN = dict(inputs=INPUTS, batch=512, micro_batch=512, recompute="block", **CPU)
-pair = {"plain": tr.plan(Plain(), **OWN), "probing": tr.plan(Probing(), **OWN)}
+OWN = tr.Settings(batch=512, micro_batch=512, recompute="block", **CPU)
+pair = {"plain": tr.plan(Plain(), inputs=INPUTS, **OWN), "probing": tr.plan(Probing(), inputs=INPUTS, **OWN)}
 for name, own in pair.items():
     table = own.tensors()
     life = table["last"].astype(int) - table["first"].astype(int)
@@ -164,7 +167,7 @@ for name, own in pair.items():
 by_hand = 2 * 512 * 512 * 4
 extra = pair["probing"].peak_bytes - pair["plain"].peak_bytes
 for name, model in (("plain", Plain), ("probing", Probing)):
-    trainer = tr.Trainer(model(), **OWN)
+    trainer = tr.Trainer(model(), inputs=INPUTS, **OWN)
     assert trainer.measured_peak_bytes == pair[name].peak_bytes
 assert 0.8 < extra / by_hand < 1.2
 checks.report(
@@ -212,15 +215,15 @@ checks.report(
 # in all four blocks of a run that recomputes its blocks: $4 \cdot t \cdot 4C$ numbers that would have been dropped.
 
 # %%
-WATCHED = dict(preset="small", batch=8, micro_batch=8, recompute="block", **CPU)
+WATCHED = tr.Settings(preset="small", batch=8, micro_batch=8, recompute="block", **CPU)
 names = ["h.*.mlp.gelu"]
 by_hand = 4 * t * 4 * C * 4
 price = tr.plan(watch=names, **WATCHED).peak_bytes - tr.plan(**WATCHED).peak_bytes
 
-small_outputs = defaultdict(list)
+small_outputs: dict[str, list[float]] = defaultdict(list)
 
 
-def look(name, values):
+def look(name: str, values: np.ndarray) -> None:
     """Notes which part of the outputs is next to nothing."""
     small_outputs[name].append(float((np.abs(values) < 0.01).mean()))
 

@@ -45,6 +45,7 @@ mod _engine {
 
     use crate::failure::{raised, unexpected};
     use crate::keywords::said;
+    use crate::traced::Traced;
 
     #[pymodule_export]
     use crate::plan::Plan;
@@ -84,6 +85,18 @@ mod _engine {
     fn settings() -> Vec<(&'static str, Option<String>, String)> {
         let setting = |it: &tightrope::settings::Setting| (it.key, it.keyword(), it.describe());
         tightrope::settings::LIST.iter().map(setting).collect()
+    }
+
+    /// Checks settings, by their keywords: that each is one, and that it accepts its value.
+    #[pyfunction]
+    fn check_settings(keywords: &Bound<'_, PyDict>) -> PyResult<()> {
+        said(keywords).map(drop)
+    }
+
+    /// Names and shapes of the weights of a model that was traced, as checkpoints hold them, without adapters.
+    #[pyfunction]
+    fn traced_weights(trace: &str) -> PyResult<Vec<(String, Vec<usize>)>> {
+        Ok(Traced::read(trace).map_err(unexpected)?.weights())
     }
 
     /// Tensors of a file or folder of safetensors or of `torch.save` by their names: shape and flat float32.

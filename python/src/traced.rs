@@ -85,6 +85,13 @@ impl Traced {
         Ok(Arc::new(Self { trace, layers }))
     }
 
+    /// Names and shapes of its weights, as checkpoints hold them.
+    pub fn weights(&self) -> Vec<(String, Vec<usize>)> {
+        let list = self.parameters();
+        let parts = list.iter().flat_map(|of| of.parts.iter().map(move |part| (of, part)));
+        parts.map(|(of, part)| (part.name.clone(), of.part_shape(part))).collect()
+    }
+
     /// Whether it gives more than its loss.
     pub fn predicts(&self) -> bool {
         self.trace.predict.is_some()

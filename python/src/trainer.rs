@@ -16,6 +16,7 @@ use tightrope::recipe::Recipe;
 use tightrope::run::{Ended, Evaluation, Kept, Run, Samples, Stepped};
 use tightrope::settings::Command;
 use tightrope::view::outlook::Outlook;
+use tightrope::weights::Given;
 use tightrope::{Result, block_on};
 
 use crate::failure::object;
@@ -48,7 +49,7 @@ impl Training {
     fn start(
         asked: Asked,
         slot: Option<Slot>,
-        resumes: Option<Resumed>,
+        (resumes, given): (Option<Resumed>, Option<Given>),
         records: bool,
         stop: Stop,
     ) -> Result<Self> {
@@ -59,7 +60,7 @@ impl Training {
                 let (from, notes) = from.map(Resumed::open).transpose()?.unzip();
                 let data = Box::new(Fed(slot.unwrap_or_default()));
                 let model = Arc::<Traced>::clone(model);
-                let mut recipe = Recipe::own(settings, model, data, from, strict)?;
+                let mut recipe = Recipe::own(settings, model, data, (from, given), strict)?;
                 recipe.notes.extend(notes.unwrap_or_default());
                 recipe
             }
@@ -145,9 +146,10 @@ fn samples(counted: usize, inputs: &Bound<'_, PyDict>) -> PyResult<Samples> {
 impl Trainer {
     /// By keywords; `trace` is a model that was traced, in JSON; `resume` a run or a checkpoint that it goes on from; `records`
     /// is true if it gets a run directory; `watch` names tensors that steps keep; `strict` is false if the checkpoint may have edited weights,
-    /// and be of another model or of other frozen weights.
+    /// and be of another model or of other frozen weights; `given` is weights of an own model by name, each with its shape and flat float32.
     #[new]
-    #[pyo3(signature = (keywords, trace=None, resume=None, records=false, watch=vec![], strict=true))]
+    #[pyo3(signature = (keywords, trace=None, resume=None, records=false, watch=vec![], strict=true, given=None))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
         py: Python<'_>,
         keywords: &Bound<'_, PyDict>,
@@ -156,13 +158,15 @@ impl Trainer {
         records: bool,
         watch: Vec<String>,
         strict: bool,
+        given: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
+        let given = given.map(weights_given).transpose()?;
         let asked = Asked::read(Command::Train, keywords, trace, watch)?;
         let resume = resume.map(|path| Resumed { path, strict });
         let slot = asked.model.is_some().then(Slot::default);
         let put = slot.clone();
-        let worker =
-            Worker::start(py, move |stop| Training::start(asked, put, resume, records, stop))?;
+        let begin = move |stop| Training::start(asked, put, (resume, given), records, stop);
+        let worker = Worker::start(py, begin)?;
         Ok(Self { worker, slot })
     }
 
@@ -384,6 +388,15 @@ fn shaped(py: Python<'_>, values: Vec<f32>, shape: Vec<usize>) -> PyResult<Bound
 
 fn weights(training: &mut Training) -> Result<Vec<SavedTensor>> {
     block_on(training.run.with_trainer(async |trainer| Ok(trainer.saved_weights())))
+}
+
+/// Weights by name, each with its shape and its elements.
+fn weights_given(tensors: &Bound<'_, PyDict>) -> PyResult<Given> {
+    let tensor = |(name, tensor): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+        let (shape, values): (Vec<usize>, PyReadonlyArray1<'_, f32>) = tensor.extract()?;
+        Ok((name.extract::<String>()?, (shape, values.as_slice()?.to_vec())))
+    };
+    Ok(Given::new(tensors.iter().map(tensor).collect::<PyResult<_>>()?))
 }
 
 /// Names of the parameters that are frozen once those that `patterns` name are, or no longer are; `None` if that changes none.

@@ -155,6 +155,35 @@ def test_messages_name_keywords(said, words):
     assert words in text and "--" not in text, text
 
 
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (dict(bathc=3), "did you mean `batch`?"),
+        (dict(lr="fast"), "`lr=` must be a number"),
+        (dict(settings={"train.beta3": 0.9}), "did you mean `train.beta1`?"),
+        (dict(batch=np.array([2, 3])), "`batch=` must be a whole number"),
+    ],
+)
+def test_settings_are_checked_where_they_are_made(said, words):
+    with pytest.raises(tr.SettingError) as caught:
+        tr.Settings(**said)
+    assert words in str(caught.value), caught.value
+
+
+def test_settings_are_arguments_of_several_plans():
+    tiny = tr.Settings(preset="tiny", settings={"memory.optimizer_bits": 8}, **CPU)
+    assert tiny == dict(preset="tiny", settings={"memory.optimizer_bits": 8}, **CPU)
+    peaks = [tr.plan(batch=batch, **tiny).peak_bytes for batch in (1, 8)]
+    assert peaks[0] < peaks[1] == tr.plan(**tr.Settings(batch=8, **tiny)).peak_bytes
+
+
+def test_numbers_of_numpy_are_numbers():
+    numpy = dict(batch=np.int64(4), layers=np.array(3), lr=np.float32(0.5), packing=np.bool_(False))
+    plain = dict(batch=4, layers=3, lr=0.5, packing=False)
+    found, right = (tr.plan(preset="tiny", **CPU, **it).to_dict() for it in (numpy, plain))
+    assert found["peak_bytes"] == right["peak_bytes"] and found["by_class"] == right["by_class"]
+
+
 def test_advice_names_keywords():
     advice = tr.plan(**GPT2, memory="4GiB").advice()
     words = [it["words"] for it in advice["allowed"]]

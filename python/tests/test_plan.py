@@ -108,6 +108,8 @@ def test_the_frontier_goes_from_fast_to_small():
 def test_pictures(plan):
     less = tr.plan(**GPT2, memory=plan.peak_bytes * 3 // 4)
     tree = ET.fromstring(plan.to_svg("all kept", beside={"within 3/4": less}))
+    # 1,028 pixels were cut off where a cell has fewer.
+    assert tree.get("style") == "max-width:100%;height:auto" and tree.get("viewBox").split()[2] == tree.get("width")
     words = [it.text for it in tree.iter("{http://www.w3.org/2000/svg}text")]
     assert any(it.startswith("all kept: ") for it in words) and any(it.startswith("within 3/4: ") for it in words)
     assert plan.to_html().startswith("<!")

@@ -47,6 +47,9 @@ table = plan.tensors()["name"]
 trainer.weights["up.weight"] = np.zeros((128, 64))
 missing: list[str] = trainer.load_state_dict({"up.bias": np.zeros(128)}, strict=False).missing_keys
 trainer.freeze("up.*")
+small = tr.Settings(preset="tiny", context=np.int64(32), offload=["optimizer"])
+settings = tr.Settings(settings={"train.beta2": 0.9}, **small)
+peaks: list[int] = [tr.plan(batch=batch, **settings).peak_bytes for batch in (1, 2)]
 found = trainer.evaluate(x=np.zeros((4, 64)), y=np.zeros(4, int))
 if found is not None:
     print(found.perplexity, trainer.weights["up.weight"].shape, scores.shape, table.shape)
@@ -77,9 +80,15 @@ def test_wrong_types_are_found(mypy):
     assert code == 1 and 'incompatible type "int"; expected "Tensor"' in text, text
 
 
+@pytest.mark.parametrize("call", ["plan", "train", "Trainer", "Settings"])
+def test_wrong_settings_are_found(mypy, call):
+    code, text = mypy("--strict", "model.py", text=f"import tightrope as tr\ntr.{call}(bathc=3)\ntr.{call}(batch='x')\n")
+    assert code == 1 and 'did you mean "batch"?' in text and 'incompatible type "str"' in text, text
+
+
 def test_the_package_is_checked(mypy):
     """Names that a later Python brought are found, too."""
-    code, text = mypy("-p", "tightrope")
+    code, text = mypy("--strict", "-p", "tightrope")
     assert code == 0, text
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _engine, data, nn
 from .comparison import Comparison, compare
@@ -39,10 +39,17 @@ from .functions import (
     where,
 )
 from .nn import Model
-from .plans import Plan, plan
+from .plans import Plan, Settings, plan
+from .plans import merged as _merged
 from .trace import Tensor
+from .tracking import Tracker
 from .training import Evaluation, Step, Trainer, train
 from .weights import IncompatibleKeys
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .keywords import Keywords
 
 __version__: str = _engine.VERSION
 
@@ -57,8 +64,10 @@ __all__ = [
     "Model",
     "Plan",
     "SettingError",
+    "Settings",
     "Step",
     "Tensor",
+    "Tracker",
     "Trainer",
     "WeightError",
     "abs",
@@ -101,11 +110,11 @@ def doctor() -> dict[str, Any]:
     return found
 
 
-def verify(folder: str | Path, **keywords: Any) -> dict[str, Any]:
+def verify(folder: str | Path, **keywords: Unpack[Keywords]) -> dict[str, Any]:
     """Compares a device with a reference case that was recorded with PyTorch.
 
     Raises:
         Error: a figure is beyond its tolerance.
     """
-    report: dict[str, Any] = json.loads(_engine.verify(Path(folder), keywords))
+    report: dict[str, Any] = json.loads(_engine.verify(Path(folder), _merged(keywords)))
     return report

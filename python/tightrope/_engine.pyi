@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 
-__all__ = ["VERSION", "Plan", "Planner", "Trainer", "arrow_stream", "digits", "doctor", "read_weights", "run_checks", "settings", "verify"]
+__all__ = ["VERSION", "Plan", "Planner", "Trainer", "arrow_stream", "check_settings", "digits", "doctor", "read_weights", "run_checks", "settings", "traced_weights", "verify"]
 
 VERSION: Final[str]
 """
@@ -19,7 +19,7 @@ class Plan:
     """
     A plan: every byte of a training step, known before anything is allocated.
     """
-    def __new__(cls, /, keywords: dict, trace: str | None = None, watch: SupportsGetItem[int, str] = ..., gpu: str | None = None) -> Plan:
+    def __new__(cls, /, keywords: dict[str, Any], trace: str | None = None, watch: SupportsGetItem[int, str] = ..., gpu: str | None = None) -> Plan:
         """
         Plans a step by keywords. `trace` is a model that was traced, in JSON; `watch` names tensors that steps keep; `gpu` is one
         that isn't here.
@@ -58,7 +58,7 @@ class Plan:
         """
         The most bytes that are alive at once: no plan of this order of ops takes fewer.
         """
-    def ops_columns(self, /) -> dict:
+    def ops_columns(self, /) -> dict[str, Any]:
         """
         Every op of the step, a column a property: op, name of its first output, phase, predicted seconds, floating-point
         operations, bytes that it moves.
@@ -77,7 +77,7 @@ class Plan:
         """
         What each memory technique saves and costs, alone and together, against a plan that has none of them.
         """
-    def tensors_columns(self, /) -> dict:
+    def tensors_columns(self, /) -> dict[str, Any]:
         """
         Every tensor of the step, a column a property: name, class, phase of the op that makes it, offset and bytes in the
         arena, first and last op that it lives for. Ops are counted through the programs of a step, as in `live_bytes`.
@@ -94,7 +94,7 @@ class Plan:
         """
         The plan as a map, in SVG: ops from left to right, offsets from the bottom up.
         """
-    def widget_columns(self, /) -> dict:
+    def widget_columns(self, /) -> dict[str, Any]:
         """
         Figures, and ops and tensors as columns, as the widget takes them.
         """
@@ -122,11 +122,11 @@ class Trainer:
     """
     Trains a model, one step after the other.
     """
-    def __new__(cls, /, keywords: dict, trace: str | None = None, resume: str | PathLike[str] | None = None, records: bool = False, watch: SupportsGetItem[int, str] = ..., strict: bool = True) -> Trainer:
+    def __new__(cls, /, keywords: dict[str, Any], trace: str | None = None, resume: str | PathLike[str] | None = None, records: bool = False, watch: SupportsGetItem[int, str] = ..., strict: bool = True, given: dict[str, Any] | None = None) -> Trainer:
         """
         By keywords; `trace` is a model that was traced, in JSON; `resume` a run or a checkpoint that it goes on from; `records`
         is true if it gets a run directory; `watch` names tensors that steps keep; `strict` is false if the checkpoint may have edited weights,
-        and be of another model or of other frozen weights.
+        and be of another model or of other frozen weights; `given` is weights of an own model by name, each with its shape and flat float32.
         """
     def close(self, /) -> None:
         """
@@ -136,7 +136,7 @@ class Trainer:
         """
         Loss and metrics on held-out data, or None where nothing is held out.
         """
-    def evaluate_batch(self, /, batch: dict, count: int) -> Any:
+    def evaluate_batch(self, /, batch: dict[str, Any], count: int) -> Any:
         """
         Loss and metrics of `count` samples of an own model.
         """
@@ -152,7 +152,7 @@ class Trainer:
         """
         Text that follows a prompt. `sampling` is temperature, top-k, top-p and seed.
         """
-    def matched(self, /, names: SupportsGetItem[int, str]) -> tuple[dict, list[str], list[str]]:
+    def matched(self, /, names: SupportsGetItem[int, str]) -> tuple[dict[str, Any], list[str], list[str]]:
         """
         Names of a state dict, matched to those of the weights: `(found, missing, unexpected)`, where `found` has the name in the state
         dict of each weight that it holds.
@@ -166,7 +166,7 @@ class Trainer:
         """
         The plan that it trains by.
         """
-    def predict(self, /, batch: dict) -> Any:
+    def predict(self, /, batch: dict[str, Any]) -> Any:
         """
         What `predict` gives of a micro-batch.
         """
@@ -179,11 +179,11 @@ class Trainer:
         """
         Writes a checkpoint under `folder`, or into the run directory; its path.
         """
-    def set_weights(self, /, values: dict) -> None:
+    def set_weights(self, /, values: dict[str, Any]) -> None:
         """
         Sets weights, by their names, to flat arrays of float32.
         """
-    def step(self, /, batch: dict | None = None) -> Any | None:
+    def step(self, /, batch: dict[str, Any] | None = None) -> Any | None:
         """
         The next step: its figures and the arrays that are watched, or None where all are done. `batch` is the inputs of an own
         model by name.
@@ -197,9 +197,14 @@ class Trainer:
         Names and shapes of the weights, as checkpoints hold them.
         """
 
-def arrow_stream(columns: dict) -> Any:
+def arrow_stream(columns: dict[str, Any]) -> Any:
     """
     NumPy's columns by their names, as an Arrow stream.
+    """
+
+def check_settings(keywords: dict[str, Any]) -> None:
+    """
+    Checks settings, by their keywords: that each is one, and that it accepts its value.
     """
 
 def digits() -> tuple[Incomplete, Incomplete]:
@@ -212,7 +217,7 @@ def doctor() -> str:
     What the machine has, as JSON.
     """
 
-def read_weights(path: str | PathLike[str]) -> dict:
+def read_weights(path: str | PathLike[str]) -> dict[str, Any]:
     """
     Tensors of a file or folder of safetensors or of `torch.save` by their names: shape and flat float32.
     """
@@ -227,7 +232,12 @@ def settings() -> list[tuple[str, str | None, str]]:
     Every setting: `(key, keyword or None, description)`.
     """
 
-def verify(folder: str | PathLike[str], keywords: dict) -> str:
+def traced_weights(trace: str) -> list[tuple[str, list[int]]]:
+    """
+    Names and shapes of the weights of a model that was traced, as checkpoints hold them, without adapters.
+    """
+
+def verify(folder: str | PathLike[str], keywords: dict[str, Any]) -> str:
     """
     Compares a device with a recorded reference case; its report as JSON.
     """

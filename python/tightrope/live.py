@@ -116,7 +116,7 @@ def svg(losses: Points, heldout: Points, figures: dict[str, Any]) -> str:
     points = [point for point in (*losses, *heldout) if math.isfinite(point[1])]
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
-        f' font-family="sans-serif" font-size="11" fill="#888" role="img">\n<title>Loss over steps</title>',
+        f' style="max-width:100%;height:auto" font-family="sans-serif" font-size="11" fill="#888" role="img">\n<title>Loss over steps</title>',
         f'<text x="{LEFT}" y="13">{text(figures)}</text>',
     ]
     if points:

@@ -13,15 +13,41 @@ from .notebook import Bundle, bundle
 from .traced import Traced, traced
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .keywords import Keywords
     from .widget import PlanWidget
 
 #: Inputs of a model: dtype ("f32" or "i32") and shape of one sample, by name.
 Inputs = Mapping[str, tuple[str, Sequence[int]]]
 
 
-def merged(keywords: dict[str, Any], settings: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Keywords and settings by their keys."""
-    return {**keywords, **(settings or {})}
+class Settings(dict[str, Any]):
+    """Settings for several plans and runs, which take them as ``**settings``.
+
+    Each argument is checked at once. An editor knows them by name, and type checkers take the dict beside other arguments.
+
+    >>> import tightrope as tr
+    >>> tiny = tr.Settings(preset="tiny", device="cpu")
+    >>> tr.plan(batch=8, **tiny).peak_bytes > tr.plan(batch=4, **tiny).peak_bytes
+    True
+
+    Raises:
+        SettingError: a keyword or value that isn't one.
+    """
+
+    def __init__(self, **keywords: Unpack[Keywords]) -> None:
+        _engine.check_settings(merged(keywords))
+        super().__init__(keywords)
+
+
+def merged(keywords: Mapping[str, object]) -> dict[str, Any]:
+    """Keywords, and the settings among them that are said by their keys."""
+    by_keyword = dict(keywords)
+    by_key = by_keyword.pop("settings", None)
+    if by_key is not None and not isinstance(by_key, Mapping):
+        raise TypeError(f'settings= takes a dict by key, such as {{"train.beta2": 0.99}}, and not {by_key!r}')
+    return {**by_keyword, **(by_key or {})}
 
 
 def trace_of(model: Model | None, inputs: Inputs | None) -> Traced | None:
@@ -167,8 +193,7 @@ def plan(
     inputs: Inputs | None = None,
     watch: Sequence[str] = (),
     gpu: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-    **keywords: Any,
+    **keywords: Unpack[Keywords],
 ) -> Plan:
     """The fastest plan of a training step that fits the memory. Nothing runs, and no tensor is allocated.
 
@@ -177,12 +202,12 @@ def plan(
         inputs: what the model reads: dtype and shape of one sample, by name.
         watch: tensors that steps keep for the program, as :class:`tightrope.Trainer` takes them. They take bytes.
         gpu: a GPU that isn't here, such as ``"h100"`` or ``"rtx-4090"``, by its published memory and rates.
-        settings: settings by their keys, such as ``{"train.beta2": 0.99}``.
-        keywords: the flags of the command with underscores, such as ``batch=8, memory="4GiB"``.
+        keywords: the flags of the command with underscores, such as ``batch=8, memory="4GiB"``, which
+            :class:`tightrope.Settings` lists; and ``settings``, a dict of any by their keys, such as ``{"train.beta2": 0.99}``.
 
     Raises:
         DoesNotFit: no plan is as small as ``memory``; its ``suggestion`` is the cheapest change that would fit.
         SettingError: a keyword or value that isn't one.
     """
     trace = trace_of(model, inputs)
-    return Plan(_engine.Plan(merged(keywords, settings), trace.text if trace else None, list(watch), gpu))
+    return Plan(_engine.Plan(merged(keywords), trace.text if trace else None, list(watch), gpu))

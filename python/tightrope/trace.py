@@ -449,9 +449,13 @@ def _reduced(x: Tensor, axis: Axes, keepdims: bool, mean: bool) -> Tensor:
 
 def _extreme(x: Tensor, axis: Axes, keepdims: bool, largest: bool) -> Tensor:
     axes = axes_of(axis, x._shape)
-    found = _real(active().read(x))
-    name = "max" if largest else "min"
-    for at in reversed(axes):
-        shape = _without(found._shape, [at])
-        found = x._trace.add("extreme", name, shape, x=found.index, axis=at, largest=largest)
+    if not axes:
+        return x
+    found, name = _real(active().read(x)), "max" if largest else "min"
+    shape, at = _without(x._shape, axes), axes[0]
+    if len(axes) > 1:
+        # As one axis, so that all that are equal are counted together.
+        rest, at = [axis for axis in range(x.ndim) if axis not in axes], len(shape)
+        found = found.permute(*rest, *axes).reshape(*shape, -1)
+    found = x._trace.add("extreme", name, shape, x=found.index, axis=at, largest=largest)
     return _kept(x, found, axes, keepdims)

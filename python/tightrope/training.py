@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,9 +20,14 @@ from .nn import Model
 from .plans import Inputs, Plan, merged, trace_of
 from .progress import Progress
 from .restart import restarted
+from .tracking import LogTo, Tracking
 from .watched import Hooks, Kept, Watch
-from .weights import IncompatibleKeys, Init, State, Weights, initial
+from .weights import IncompatibleKeys, Init, State, Weights, given
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .keywords import Keywords, KeywordsButInit
 
 #: Settings by their keywords.
 KEYWORDS = frozenset(keyword for _, keyword, _ in _engine.settings() if keyword)
@@ -85,34 +91,39 @@ class Trainer:
         init: Init | None = None,
         watch: Sequence[str] = (),
         on: Hooks = (),
-        settings: Mapping[str, Any] | None = None,
-        **keywords: Any,
+        log_to: LogTo | None = None,
+        **keywords: Unpack[KeywordsButInit],
     ) -> None:
         """As :func:`tightrope.plan`; then allocates the plan, and nothing besides.
 
         Args:
             init: weights to begin with, all of them: a dict of arrays by name, as PyTorch's ``module.state_dict()``, or a file or
                 folder of safetensors or of ``torch.save``. Without a model of one's own, a path is that of the model that is trained.
+                With ``lora_rank=``, adapters are trained beside them: what :meth:`save` writes holds adapters alone.
             watch: tensors that each step keeps, for :attr:`activations` and :attr:`gradients`: activations as
                 ``plan.tensors()`` names them, a layer for its output, ``grad.`` and a weight's name for its gradient before
                 clipping. ``*`` stands for any characters. The plan counts their bytes.
             on: ``(name, function)``, or several: the function is called with name and array after each step.
+            log_to: ``"wandb"`` or ``"mlflow"``, a :class:`tightrope.Tracker`, or several: each step and evaluation is logged there by
+                the package of that name, into the run that is under way, or else into a new one.
         """
-        keywords = merged(keywords, settings)
-        begins = init is not None and (model is not None or isinstance(init, Mapping))
-        if init is not None and not begins:
-            keywords["init"] = init
-        state = initial(init) if init is not None and begins else None
-        self._start(model, inputs, Watch(watch, on), keywords)
-        if state is None:
+        said = merged(keywords)
+        arrays = model is None and isinstance(init, Mapping)
+        if model is None and init is not None and not arrays:
+            said["init"] = init
+        tracking = Tracking(log_to)
+        self._start(model, inputs, Watch(watch, on), said, init=init if model is not None else None)
+        self._track(tracking, said)
+        if not arrays:
             return
         if self._inner.facts()["adapters"]:
             self._inner.close()
             raise SettingError(
-                "init= with arrays or for a model of one's own, and lora_rank=: a checkpoint of adapters wouldn't hold these weights, "
-                "so that it couldn't go on; leave lora_rank= out"
+                "init= with arrays, and lora_rank=: a checkpoint of adapters says where the weights of a model are that they're beside; "
+                "give the folder of the model as init="
             )
-        self.load_state_dict(state)
+        assert isinstance(init, Mapping)
+        self.load_state_dict(init)
 
     def _start(
         self,
@@ -122,6 +133,7 @@ class Trainer:
         keywords: dict[str, Any],
         resume: Path | None = None,
         strict: bool = True,
+        init: Init | None = None,
     ) -> None:
         self._inputs = dict(inputs or {})
         self._watch = watch
@@ -129,8 +141,17 @@ class Trainer:
         trace = trace_of(model, inputs)
         self._constants = trace.constants if trace else {}
         self._keywords, self._resumed, self._trace = keywords, resume, trace.text if trace else None
-        self._inner = _engine.Trainer(keywords, self._trace, resume, watch=watch.names, strict=strict)
+        weights = None
+        if init is not None and self._trace is not None:
+            weights = given(init, {name: tuple(shape) for name, shape in _engine.traced_weights(self._trace)})
+        self._inner = _engine.Trainer(keywords, self._trace, resume, watch=watch.names, strict=strict, given=weights)
         self._size = int(self._inner.facts()["batch"])
+
+    def _track(self, tracking: Tracking, said: Mapping[str, Any]) -> None:
+        """Begins to log what it does, until it's gone or the program ends."""
+        self._tracking = tracking
+        tracking.begin(said, self._inner.facts())
+        weakref.finalize(self, tracking.end)
 
     @classmethod
     def resume(
@@ -141,9 +162,10 @@ class Trainer:
         inputs: Inputs | None = None,
         watch: Sequence[str] = (),
         on: Hooks = (),
+        log_to: LogTo | None = None,
         strict: bool = True,
-        settings: Mapping[str, Any] | None = None,
-        **keywords: Any,
+        init: Init | None = None,
+        **keywords: Unpack[KeywordsButInit],
     ) -> Trainer:
         """Goes on from a run, or from what :meth:`save` wrote, bit for bit.
 
@@ -154,6 +176,8 @@ class Trainer:
                 model of one's own may compute its loss otherwise, and other weights may be frozen, by
                 ``settings={"train.freeze": [...]}``. Weights are still found by their names and have their shapes. Optimizer state
                 of weights that were frozen begins at 0. Of a folder with several checkpoints the newest is taken, checked or not.
+            init: weights that adapters of a model of one's own are beside: those that the run began with. Without a model of one's
+                own, the folder of the model that adapters are beside, if it's elsewhere now.
 
         Raises:
             SettingError: the checkpoint is of another model, other data or other frozen weights: a ValueError that names the first
@@ -161,7 +185,11 @@ class Trainer:
             Error: the checkpoint is damaged, or was edited.
         """
         trainer = cls.__new__(cls)
-        trainer._start(model, inputs, Watch(watch, on), merged(keywords, settings), Path(path), strict)
+        said, tracking = merged(keywords), Tracking(log_to)
+        if model is None and init is not None:
+            said["init"] = init
+        trainer._start(model, inputs, Watch(watch, on), said, Path(path), strict, init)
+        trainer._track(tracking, said)
         return trainer
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -213,6 +241,7 @@ class Trainer:
         self._watch.take(figures["watched"])
         if self._live is not None:
             self._live(step)
+        self._tracking.stepped(step)
         return step
 
     def __iter__(self) -> Iterator[Step]:
@@ -239,8 +268,8 @@ class Trainer:
         if not self._inputs:
             if batch:
                 raise TypeError("this trainer has its own held-out data: call evaluate() without a batch")
-            found = self._inner.evaluate()
-            return Evaluation(**found) if found else None
+            held = self._inner.evaluate()
+            return self._evaluated(Evaluation(**held)) if held else None
         if not batch:
             raise ValueError(f"evaluate() takes samples of a model of one's own, at least one: {self._asked()}")
         arrays, count = self._batch(batch)
@@ -248,7 +277,11 @@ class Trainer:
             raise ValueError("there are no samples to evaluate: give at least one")
         found = self._inner.evaluate_batch(arrays, count)
         metrics = {name: _number(value) for name, value in found["metrics"].items()}
-        return Evaluation(_number(found["loss"]), count, metrics)
+        return self._evaluated(Evaluation(_number(found["loss"]), count, metrics))
+
+    def _evaluated(self, found: Evaluation) -> Evaluation:
+        self._tracking.evaluated(found, self.steps_done)
+        return found
 
     def _asked(self) -> str:
         return "evaluate(" + ", ".join(f"{name}=…" for name in self._inputs) + ")"
@@ -433,14 +466,17 @@ def train(
     *,
     on_step: Callable[[Step], Any] | None = None,
     resume: str | Path | None = None,
-    settings: Mapping[str, Any] | None = None,
-    **keywords: Any,
+    log_to: LogTo | None = None,
+    **keywords: Unpack[Keywords],
 ) -> dict[str, Any]:
     """Trains as the command ``tightrope train`` does, in a run directory, and gives what it came to.
 
-    ``on_step`` is called after each step; without it, a line shows the progress, on a terminal and in a notebook. Ctrl+C writes a checkpoint first.
+    ``on_step`` is called after each step; without it, a line shows the progress, on a terminal and in a notebook. ``log_to`` is that of :class:`Trainer`.
+    Ctrl+C writes a checkpoint first.
     """
-    inner = _engine.Trainer(merged(keywords, settings), None, Path(resume) if resume else None, True)
+    said, tracking = merged(keywords), Tracking(log_to)
+    inner = _engine.Trainer(said, None, Path(resume) if resume else None, True)
+    tracking.begin(said, inner.facts())
     last, first = None, None
     progress = Progress(inner.facts()["steps"])
     if on_step is None:
@@ -451,20 +487,26 @@ def train(
             last = Step._of(figures)
             first = first or last
             (on_step or progress)(last)
-    except KeyboardInterrupt:
-        inner.save()
+            tracking.stepped(last)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            inner.save()
+        tracking.end(completed=False)
         raise
     finally:
         progress.end()
     facts, end = inner.facts(), inner.finish()
-    heldout = end["heldout"]
+    heldout = Evaluation(**end["heldout"]) if end["heldout"] else None
+    if heldout is not None:
+        tracking.evaluated(heldout, facts["steps_done"])
+    tracking.end()
     return {
         "steps": facts["steps_done"],
         "stopped_early": facts["stopped_early"],
         "tokens": facts["tokens"],
         "first_loss": first.loss if first else None,
         "last_loss": last.loss if last else None,
-        "heldout": Evaluation(**heldout) if heldout else None,
+        "heldout": heldout,
         "sample": end["sample"],
         "predicted_peak_bytes": inner.plan.peak_bytes,
         "measured_peak_bytes": facts["measured_peak_bytes"],

@@ -78,12 +78,8 @@ class Weights(Mapping[str, np.ndarray]):
                 raise TypeError(f"weights are named by texts, and {name!r} is none")
         found, missing, unexpected = self._inner().matched(list(state))
         if strict and (missing or unexpected):
-            raise WeightError(
-                "the state dict isn't that of this model"
-                + _listed("it lacks", missing)
-                + _listed("the model has no", unexpected)
-                + "\nhelp: strict=False sets the weights that both have, and returns the other names"
-            )
+            help = "\nhelp: strict=False sets the weights that both have, and returns the other names"
+            raise _other_model(missing, unexpected, help)
         values = {name: fitting(own, state[own], self._shapes[name]) for name, own in found.items()}
         self._inner().set_weights(values)
         return IncompatibleKeys(missing, unexpected)
@@ -123,6 +119,25 @@ def initial(init: Init) -> State:
         hint = ": give its .state_dict()" if hasattr(init, "state_dict") else ""
         raise TypeError(f"init= takes a path, or a dict of arrays by name, not {type(init).__name__}{hint}")
     return {name: values.reshape(shape) for name, (shape, values) in _engine.read_weights(Path(init)).items()}
+
+
+def given(init: Init, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[tuple[int, ...], np.ndarray[Any, Any]]]:
+    """Weights of a model with these names and shapes, as the engine takes them: shape and flat float32 by name.
+
+    Raises:
+        WeightError: missing or unexpected names, an array of another shape, or a number that isn't finite.
+        Error: no file there, or a broken one.
+    """
+    state = initial(init)
+    missing, unexpected = [name for name in shapes if name not in state], [str(name) for name in state if name not in shapes]
+    if missing or unexpected:
+        raise _other_model(missing, unexpected)
+    return {name: (shape, fitting(name, state[name], shape)) for name, shape in shapes.items()}
+
+
+def _other_model(missing: list[str], unexpected: list[str], help: str = "") -> WeightError:
+    words = _listed("it lacks", missing) + _listed("the model has no", unexpected)
+    return WeightError(f"the state dict isn't that of this model{words}{help}")
 
 
 def _listed(words: str, names: list[str]) -> str:

@@ -21,6 +21,8 @@ LANGUAGE = [
 ]  # fmt: skip
 CASES = {name: AutoModelForCausalLM for name in LANGUAGE}
 CASES |= {"bert": AutoModelForMaskedLM, "bert-classes": AutoModelForSequenceClassification}
+DECODERS = ["llama-classes", "qwen3-classes", "gemma3-classes", "gpt2-classes"]
+CASES |= {name: AutoModelForSequenceClassification for name in DECODERS}
 
 
 def given(recorded, kind):
@@ -28,6 +30,9 @@ def given(recorded, kind):
     tokens = recorded["tokens"][0].long()
     if kind is AutoModelForCausalLM:
         return {"input_ids": tokens[:, :-1]}
+    if "last" in recorded:
+        positions = torch.arange(tokens.shape[1])
+        return {"input_ids": tokens, "attention_mask": (positions <= recorded["last"][0][:, None]).long()}
     # Padding sees padding alone, as when the case was recorded.
     documents = recorded["documents"][0]
     together = (documents[:, :, None] == documents[:, None, :])[:, None]

@@ -58,9 +58,17 @@ def of_adapters(model, value):
     return {name: tensor.detach().clone() for name, tensor in named.items()}
 
 
-def loss_of(model, ids):
-    logits = model(input_ids=ids[:, :-1], use_cache=False).logits
-    return cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()), logits
+class Tokens:
+    """Batches of a language model."""
+
+    settings = {"batch": BATCH, "seq": TIME}
+
+    def draw(self, count, generator):
+        return {"tokens": torch.randint(0, VOCAB, (count, BATCH, TIME + 1), generator=generator)}
+
+    def loss(self, model, tokens):
+        logits = model(input_ids=tokens[:, :-1], use_cache=False).logits
+        return cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()), logits
 
 
 def quantize(module):
@@ -81,14 +89,16 @@ def quantize(module):
             quantize(child)
 
 
-def record(folder, model, targets, alpha, seed, steps=STEPS, bits=32, lr=RUN["lr"], **more):
+def record(
+    folder, model, targets, alpha, seed, steps=STEPS, bits=32, lr=RUN["lr"], data=Tokens(), task="CAUSAL_LM", **more
+):
     generator = torch.Generator().manual_seed(seed)
     fill(model.named_parameters(), generator, 0.1)
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     if bits == 4:
         quantize(model.model.layers)
-    lora = LoraConfig(r=4, lora_alpha=alpha, target_modules=targets, lora_dropout=0.0, task_type="CAUSAL_LM", **more)
+    lora = LoraConfig(r=4, lora_alpha=alpha, target_modules=targets, lora_dropout=0.0, task_type=task, **more)
     model = get_peft_model(model, lora)
     adapters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     # Beside a B of zeros, which is what PEFT begins with, A has no gradient.
@@ -96,13 +106,18 @@ def record(folder, model, targets, alpha, seed, steps=STEPS, bits=32, lr=RUN["lr
     model.save_pretrained(folder / "adapters")
     (folder / "adapters/README.md").unlink(missing_ok=True)
 
-    ids = torch.randint(0, VOCAB, (steps + 1, BATCH, TIME + 1), generator=generator)
+    inputs = data.draw(steps + 1, generator)
     if bits == 4:
         # A few batches again and again, so that there is something to learn.
-        ids = ids[torch.arange(steps + 1) % 4]
-    loss, logits = loss_of(model, ids[0])
+        inputs = {name: values[torch.arange(steps + 1) % 4] for name, values in inputs.items()}
+
+    def batch(index):
+        return {name: values[index] for name, values in inputs.items()}
+
+    loss, logits = data.loss(model, **batch(0))
     loss.backward()
-    tensors = {"tokens": ids.to(torch.int32), "loss": loss.detach().reshape(1), "logits": logits.detach()}
+    tensors = {name: values.to(torch.int32) for name, values in inputs.items()}
+    tensors |= {"loss": loss.detach().reshape(1), "logits": logits.detach()}
     tensors |= {f"grad.{name}": value for name, value in of_adapters(model, lambda p: p.grad).items()}
     model.zero_grad()
 
@@ -114,8 +129,8 @@ def record(folder, model, targets, alpha, seed, steps=STEPS, bits=32, lr=RUN["lr
     ]
     adamw = torch.optim.AdamW([group for group in groups if group["params"]], lr, betas, RUN["eps"])
     losses, norms = [], []
-    for batch in ids[1:]:
-        loss, _ = loss_of(model, batch)
+    for step in range(steps):
+        loss, _ = data.loss(model, **batch(1 + step))
         loss.backward()
         norms.append(torch.nn.utils.clip_grad_norm_(trained, RUN["clip"]).item())
         adamw.step()
@@ -123,7 +138,7 @@ def record(folder, model, targets, alpha, seed, steps=STEPS, bits=32, lr=RUN["lr
         losses.append(loss.item())
     tensors |= {"train.losses": torch.tensor(losses), "train.grad_norms": torch.tensor(norms)}
     tensors |= {f"after.{name}": value for name, value in of_adapters(model, lambda p: p).items()}
-    settings = {"batch": BATCH, "seq": TIME, "steps": steps, "base_bits": bits, "accumulate": 1} | RUN | {"lr": lr}
+    settings = data.settings | {"steps": steps, "base_bits": bits, "accumulate": 1} | RUN | {"lr": lr}
     versions = {library.__name__: library.__version__ for library in (torch, transformers, peft)}
     metadata = {key: str(value) for key, value in (settings | versions).items()}
     save_file(tensors, folder / "case.safetensors", metadata)

@@ -3,7 +3,7 @@
     pip install transformers==5.24.0 tokenizers==0.23.3
     python3 tests/parity/record_tokenizers.py tests/parity/tokenizers
 
-Keys that versions 4 and 5 of transformers take otherwise aren't among them: `add_bos_token` beside a `tokenizer.json`, and
+Keys that versions 4 and 5 of transformers take otherwise aren't among them: `add_bos_token` beside a `tokenizer.json`, which version 5 leaves out, and
 `additional_special_tokens` of a `special_tokens_map.json`. `--seed 7` draws others. Each tokenizer is trained here, small, and has special and added tokens in some of the places that name
 them: `tokenizer.json`, `added_tokens_decoder` and named tokens of `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json`.
 A case has the files of a tokenizer, and of each text a hash of its ids without and of those with the tokens around a text.

@@ -243,10 +243,6 @@ const float v7 = __fmul_rn(in0, v0);
 const float v8 = __fmul_rn(v7, in2);
 -> v6, v8
 
-const float v0 = __fmul_rn(in1, in2);
-const float v1 = (in0 + v0);
--> v1
-
 const float v0 = sqrtf(in0);
 const float v1 = (v0 / in2);
 const float v2 = tr_is_finite(v1);

@@ -243,10 +243,6 @@ let v7 = (in0 * v0);
 let v8 = (v7 * in2);
 -> v6, v8
 
-let v0 = (in1 * in2);
-let v1 = (in0 + v0);
--> v1
-
 let v0 = sqrt(in0);
 let v1 = (v0 / in2);
 let v2 = tr_is_finite(v1);

@@ -17,6 +17,8 @@ use crate::values;
 /// Ops without a gradient, by [`label`], and why they have none. A case with such a label must be refused by
 /// [`grad`]; any other must have a right gradient.
 pub const WITHOUT_GRADIENT: &[(&str, &str)] = &[
+    ("Accumulate", "sums of gradients over ranks"),
+    ("Accumulate in place", "sums of gradients over ranks"),
     ("AttentionGrad", "first derivatives only"),
     ("CachedAttention", "generation only; overwrites its caches"),
     ("CrossEntropyGrad", "first derivatives only"),

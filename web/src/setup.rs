@@ -138,7 +138,7 @@ impl Setup {
     /// A checkpoint of adapters of a model that lies elsewhere.
     pub fn of_checkpoint(checkpoint: &Checkpoint) -> Result<Self> {
         let manifest = &checkpoint.manifest;
-        if matches!(manifest.base, Some(Base::Model { .. })) {
+        if matches!(manifest.base, Some(Base::Model { .. } | Base::Given { .. })) {
             return Err(Error::Setup(
                 "the checkpoint holds adapters of a model that the page doesn't have; continue it \
                  with `tightrope train --resume`"

@@ -1,13 +1,11 @@
 //! Training by the instruction sets that a processor has wider ones than: `tests` runs the widest alone.
 
-use std::fs;
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 
 use crate::packages::{self, PACKAGES, words};
-use crate::root;
 use crate::shell::Shell;
 
 /// The tests of a file run by each of these instruction sets one day of this many times their number.
@@ -30,7 +28,7 @@ pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
     let of_those = |set: &&Value| format!("tests by {}, which this processor lacks", name(set));
     shell.not_run.extend(lacks.iter().map(of_those));
     let narrower: Vec<String> = has.iter().rev().skip(1).map(|set| name(set)).collect();
-    let (files, sets) = (files()?, narrower.len() as u64);
+    let (files, sets) = (packages::test_files("tests/tests/training")?, narrower.len() as u64);
     for (set, which) in narrower.iter().zip(0..) {
         let drawn: Vec<&String> = (files.iter().zip(0..))
             .filter(|&(_, file)| shell.draw.takes_a_day_of(DAYS * sets, file * sets + which))
@@ -46,18 +44,4 @@ pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
     }
     ensure!(narrower.is_empty() || shell.counts.runners > 0, "no test ran");
     Ok(())
-}
-
-/// Files of tests that train, as the beginnings of their tests' names.
-fn files() -> anyhow::Result<Vec<String>> {
-    let mut names = vec![];
-    for file in fs::read_dir(root().join("tests/tests/training"))? {
-        let file = file?.path();
-        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
-        if stem != "main" {
-            names.push(format!("{stem}::"));
-        }
-    }
-    names.sort();
-    Ok(names)
 }

@@ -86,38 +86,38 @@ fn main() -> ExitCode {
     let done = match words.split_first().map(|(task, rest)| (task.as_str(), rest)) {
         Some(("test", [])) => checks::run_all(Draw::Part),
         Some(("test", [all])) if all == "--all" => checks::run_all(Draw::All),
-        Some(("cooperative", [])) => checks::run_only(&[checks::COOPERATIVE], Draw::Part),
-        Some(("python", [])) => checks::run_only(&checks::PACKAGE_FOR_PYTHON, Draw::Part),
+        Some(("cooperative", [])) => checks::run_only(&[checks::COOPERATIVE], Draw::Files),
+        Some(("python", [])) => checks::run_only(&checks::PACKAGE_FOR_PYTHON, Draw::Files),
         Some(("python", [all])) if all == "--all" => {
             checks::run_only(&checks::PACKAGE_FOR_PYTHON, Draw::All)
         }
-        Some(("notebooks", [])) => checks::run_only(&checks::COURSE, Draw::Part),
+        Some(("notebooks", [])) => checks::run_only(&checks::COURSE, Draw::Files),
         Some(("notebooks", [all])) if all == "--all" => {
             checks::run_only(&checks::COURSE, Draw::All)
         }
-        Some(("npm", [])) => checks::run_only(&checks::WITH_NPM, Draw::Part),
-        Some(("emulated", [])) => checks::run_only(&[checks::EMULATED], Draw::Part),
-        Some(("kernels", [])) => checks::run_only(&[checks::KERNELS], Draw::Part),
-        Some(("mpi", [])) => checks::run_only(&[checks::MPI], Draw::Part),
-        Some(("gpu", [])) => checks::run_only(&checks::ON_A_GPU, Draw::Part),
+        Some(("npm", [])) => checks::run_only(&checks::WITH_NPM, Draw::Files),
+        Some(("emulated", [])) => checks::run_only(&[checks::EMULATED], Draw::Files),
+        Some(("kernels", [])) => checks::run_only(&[checks::KERNELS], Draw::Files),
+        Some(("mpi", [])) => checks::run_only(&[checks::MPI], Draw::Files),
+        Some(("gpu", [])) => checks::run_only(&checks::ON_A_GPU, Draw::Files),
         Some(("gpu", [all])) if all == "--all" => checks::run_only(&checks::ON_A_GPU, Draw::All),
-        Some(("instructions", [])) => checks::run_only(&checks::NARROWER, Draw::Part),
+        Some(("instructions", [])) => checks::run_only(&checks::NARROWER, Draw::Files),
         Some(("instructions", [all])) if all == "--all" => {
             checks::run_only(&checks::NARROWER, Draw::All)
         }
-        Some(("oracle", [])) => checks::run_only(&[checks::ORACLE], Draw::Part),
+        Some(("oracle", [])) => checks::run_only(&[checks::ORACLE], Draw::Files),
         Some(("only", [_, ..])) => checks::run_named(&words[1..]),
-        Some(("timed", [])) => checks::run_only(&checks::IN_TIME, Draw::Part),
-        Some(("stranger", [])) => checks::run_only(&[checks::STRANGER], Draw::Part),
+        Some(("timed", [])) => checks::run_only(&checks::IN_TIME, Draw::Files),
+        Some(("stranger", [])) => checks::run_only(&[checks::STRANGER], Draw::Files),
         Some(("bench", options)) => bench::run(options),
         Some(("picture", [])) => picture::run(),
         Some(("planning", options)) => planning::run(options),
         Some(("torture", options)) => torture::run(options),
         Some(("widget", [])) => widget::run(),
         Some(("widget", [test])) if test == "--test" => {
-            checks::run_only(&checks::WIDGETS, Draw::Part)
+            checks::run_only(&checks::WIDGETS, Draw::Files)
         }
-        Some(("web", [test])) if test == "--test" => checks::run_only(&checks::WEB, Draw::Part),
+        Some(("web", [test])) if test == "--test" => checks::run_only(&checks::WEB, Draw::Files),
         Some(("web", options)) => web::run(options),
         Some(("help" | "--help", _)) => {
             print!("{USAGE}");

@@ -1,5 +1,6 @@
 //! The packages of the workspace, and cargo for them.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -72,6 +73,24 @@ pub fn test_targets(shell: &mut Shell) -> anyhow::Result<Vec<String>> {
     let tests = targets.filter(|target| target["kind"][0] == "test" && target["test"] == true);
     let mut names: Vec<String> =
         tests.filter_map(|target| target["name"].as_str()).map(str::to_owned).collect();
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+/// Prefix of the names of tests, such as `lora::`, for each file in this folder of the workspace.
+///
+/// # Errors
+/// Where it can't be read.
+pub fn test_files(folder: &str) -> anyhow::Result<Vec<String>> {
+    let mut names = vec![];
+    for file in fs::read_dir(root().join(folder))? {
+        let file = file?.path();
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        if stem != "main" {
+            names.push(format!("{stem}::"));
+        }
+    }
     names.sort();
     names.dedup();
     Ok(names)

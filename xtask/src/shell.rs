@@ -15,8 +15,10 @@ use crate::counts::{Counts, failed_test};
 /// What tests try of long lists of cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draw {
-    /// A part, drawn by the date or by what the environment says.
+    /// A part, drawn by the date or by what the environment says; of tests that take long, some of their files.
     Part,
+    /// All files of tests, each of which draws its cases as for a part.
+    Files,
     /// Everything.
     All,
 }
@@ -39,8 +41,10 @@ pub struct Shell {
     pub counts: Counts,
     /// Names of those that failed.
     pub failures: Vec<String>,
-    /// Tests that this machine can't run, each with the reason: they count neither as passed nor as failed.
+    /// Tests that aren't run, each with the reason: they count neither as passed nor as failed.
     pub not_run: Vec<String>,
+    /// True if some are left for another day.
+    pub is_part: bool,
     /// Processor time that the commands took, with the processes that they waited for.
     pub processor: Duration,
 }
@@ -54,6 +58,7 @@ impl Shell {
             counts: Counts::default(),
             failures: vec![],
             not_run: vec![],
+            is_part: false,
             processor: Duration::ZERO,
         }
     }
@@ -141,4 +146,15 @@ fn copy(of: &Command) -> Command {
         };
     }
     copy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_is_drawn_one_day_of_their_number() {
+        let today = |draw: Draw| (0..3).filter(|&which| draw.takes_a_day_of(3, which)).count();
+        assert_eq!([Draw::Part, Draw::Files, Draw::All].map(today), [1, 1, 3]);
+    }
 }

@@ -33,8 +33,8 @@ const FEATURES: [&str; 7] = [
     "--enable-reference-types",
     "--enable-sign-ext",
 ];
-/// Most bytes of the engine's module: 3.4 MiB.
-const LARGEST: usize = 17 * (1 << 20) / 5;
+/// Most bytes of the engine's module: 3.42 MiB.
+const LARGEST: usize = 342 * (1 << 20) / 100;
 /// Most bytes that a visitor loads of it: compressed, 1.43 MiB.
 const LARGEST_COMPRESSED: usize = 143 * (1 << 20) / 100;
 /// Where the page is served unless a port is given.

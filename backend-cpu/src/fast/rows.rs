@@ -22,7 +22,7 @@ pub use distillation::{Soft, distil};
 pub use embedding::{gather, scatter_add, scatter_add_rounded};
 pub use rope::{Places, Rotary, rope, rope_in_place, rope_scratch};
 pub use softmax::{softmax, softmax_backward};
-pub use sums::{block_square_sums, column_sums, column_sums_scratch, row_sums};
+pub use sums::{accumulate, block_square_sums, column_sums, column_sums_scratch, row_sums};
 
 use std::fmt;
 

@@ -2,7 +2,8 @@
 
 use half::{bf16, f16};
 use tightrope_core::ops::{
-    Axes, Dequantize, DequantizeNf4, EmbeddingGrad, LayerNorm, Quantize, Reduce, RmsNorm, SquareSum,
+    Accumulate, Axes, Dequantize, DequantizeNf4, EmbeddingGrad, LayerNorm, Quantize, Reduce,
+    RmsNorm, SquareSum,
 };
 use tightrope_core::{DType, Type};
 
@@ -334,6 +335,21 @@ pub unsafe fn square_sum<T: Storage>(isa: Isa, x: &View<'_>, sums: &View<'_>, sl
     let (x, sums) = unsafe { (x.slice::<T>(), sums.slice_mut::<f32>()) };
     let own = &mut sums[slot..][..SquareSum::blocks(x.len())];
     rows::block_square_sums(isa, x, SquareSum::BLOCK, own);
+    true
+}
+
+/// # Safety
+/// As [`super::run`].
+pub unsafe fn accumulate<T: Storage>(
+    isa: Isa,
+    op: &Accumulate,
+    inputs: &[View<'_>],
+    outputs: &[View<'_>],
+) -> bool {
+    let x = &inputs[usize::from(op.begun)];
+    // SAFETY: passed on; a sum that is begun is read and written through the output alone.
+    let (x, sums) = unsafe { (x.slice::<T>(), outputs[0].slice_mut::<T>()) };
+    rows::accumulate(isa, x, sums, op.begun);
     true
 }
 

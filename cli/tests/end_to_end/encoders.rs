@@ -220,10 +220,7 @@ fn what_cannot_be_classified_is_refused() {
             "train --preset tiny --data rows.jsonl --format labelled",
             "the rows are texts with labels, and the model continues text",
         ),
-        (
-            "train --preset tiny --set model.classes=2",
-            "`model.classes` is of a model that classifies",
-        ),
+        ("train --preset tiny --set model.classes=2", "no file of them is named"),
         (
             "train SMALL --set model.kv_heads=1",
             "`model.kv_heads` is of a language model, and the model is an encoder",

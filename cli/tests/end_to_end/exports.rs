@@ -96,7 +96,7 @@ fn adapters_of_peft_are_merged_into_the_model_that_they_are_named_beside() {
 
 #[test]
 fn a_model_without_a_tokenizer_is_exported_and_computes_the_same() {
-    for name in ["qwen3-case", "bert-case", "bert-classes-case"] {
+    for name in ["qwen3-case", "bert-case", "bert-classes-case", "gpt2-classes-case"] {
         let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity").join(name);
         let dir = tempfile::tempdir().unwrap();
         ok(dir.path(), &format!("export {} out", case.display()));

@@ -3,6 +3,7 @@
 mod archives;
 mod best;
 mod chats;
+mod classifiers;
 mod contexts;
 mod distillation;
 mod encoders;
@@ -23,8 +24,10 @@ mod pipes;
 mod plan_files;
 mod preferences;
 mod profiles;
+mod quantized;
 mod ranks;
 mod refusals;
+mod round_trips;
 mod runs;
 mod scores;
 mod settings;
@@ -62,6 +65,8 @@ fn prepared(mut command: Command, dir: &Path, words: &str) -> Command {
     command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     // Other tests do, and a processor that stands for a GPU compiles each kernel for seconds.
     command.env("TIGHTROPE_CHECK_KERNELS", "off");
+    // No test asks a server of others.
+    command.env("HF_HUB_OFFLINE", "1");
     command
 }
 

@@ -58,6 +58,20 @@ fn the_preferred_answer_is_learned_and_a_run_goes_on_bit_for_bit() {
         "{shown}"
     );
     ok(dir.path(), "generate a --prompt 1? --max-tokens 3");
+    // By the same weights as those that it exports, one row after the other.
+    ok(dir.path(), "export a exported");
+    write(&dir, "rows.txt", "1? yes 2? no");
+    write(
+        &dir,
+        "asked.jsonl",
+        r#"{"question": "1?", "choices": {"text": ["yes", "no"], "label": ["A", "B"]}, "answerKey": "A"}"#,
+    );
+    for (words, name) in [("--texts rows.txt", "loss"), ("--choices asked.jsonl", "acc")] {
+        let of =
+            |what: &str| json(&ok(dir.path(), &format!("eval {what} {words} --json --device cpu")));
+        let [run, exported] = ["a", "exported"].map(of);
+        assert!(run[name].is_number() && run[name] == exported[name], "{run} {exported}");
+    }
 
     // The reference is the run's: of the first weights, not of those that it goes on with.
     ok(dir.path(), &format!("{words} --out b --set run.save_every=4"));
@@ -114,6 +128,18 @@ fn adapters_learn_preferences_beside_the_model_that_they_are_compared_with() {
         assert!(kept(&dir, "a", &file) == kept(&dir, "b", &file), "{file}");
     }
     assert_eq!(json(&ok(dir.path(), "eval a --json"))["loss"], trained["heldout_loss"]);
+    for (more, rate) in [
+        ("pairs.jsonl --out c", "1e-6"),
+        ("pairs.jsonl --out d --lora-rank 2", "1e-5"),
+        ("text.txt --out e", "2e-5"),
+        ("text.txt --out f --lora-rank 2", "2e-4"),
+        ("pairs.jsonl --out g --lr 3e-3", "3e-3"),
+    ] {
+        let words =
+            format!("train --init base --threads 1 --device cpu --batch 4 --steps 1 --data {more}");
+        let told = stderr(&ok(dir.path(), &words));
+        assert!(told.contains(&format!("with a peak learning rate of {rate}\n")), "{more}: {told}");
+    }
 }
 
 #[test]

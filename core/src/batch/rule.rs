@@ -190,6 +190,7 @@ pub(super) fn states(
         | Op::EmbeddingGrad(_)
         | Op::SoftmaxGrad(_)
         | Op::SquareSum(_)
+        | Op::Accumulate(_)
         | Op::UnfoldGrad(_)
         | Op::Quantize(_)
         | Op::Dequantize(_)

@@ -3,7 +3,7 @@
 //!
 //! | op | makes |
 //! |---|---|
-//! | exchange | of a tensor that each rank has: this rank's shard of everybody's |
+//! | exchange | of a tensor that each rank has: this rank's shard of everybody's, a row each |
 //! | own | of a tensor that all have alike: this rank's shard |
 //! | gather | a tensor that all have alike, with everybody's shard in its place |
 //! | assemble | a tensor of everybody's shards |
@@ -26,8 +26,8 @@ use crate::types::Type;
 /// Something that all ranks do together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Collective {
-    /// Input: x. Outputs: this part of this rank's shard of x, (elements), as each rank has it, in the order of ranks. What a shard has
-    /// beyond x is 0.
+    /// Input: x. Output: this part of this rank's shard of x, as each rank has it, (ranks, elements), in the order of ranks. What a shard
+    /// has beyond x is 0.
     Exchange(Part),
     /// Input: x, which all ranks have alike. Output: this rank's shard, (elements), with 0 beyond x.
     Own(Shards),
@@ -132,7 +132,7 @@ impl Rule for Collective {
             Self::Exchange(part) => {
                 let [x] = arity(inputs)?;
                 self.check(x)?;
-                Ok(vec![self.moved(x); part.shards.ranks])
+                Ok(vec![Type::new(x.dtype, [part.shards.ranks, self.range().len()])])
             }
             Self::Own(_) => {
                 let [x] = arity(inputs)?;
@@ -225,7 +225,8 @@ mod tests {
         let shards = Shards::of(15, 4, 2);
         let part = |range| Part { shards: shards.clone(), range };
         let of = |elements| Type::new(DType::BF16, [elements]);
-        assert_eq!(Collective::Exchange(part(1..4)).infer(&[&x]), Ok(vec![of(3); 4]));
+        let rows = Type::new(DType::BF16, [4, 3]);
+        assert_eq!(Collective::Exchange(part(1..4)).infer(&[&x]), Ok(vec![rows]));
         assert_eq!(Collective::Own(shards.clone()).infer(&[&x]), Ok(vec![of(4)]));
         let gather = Collective::Gather(part(0..4));
         assert_eq!(gather.infer(&[&of(4), &x]), Ok(vec![x.clone()]));

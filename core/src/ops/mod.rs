@@ -9,6 +9,7 @@ use crate::launch::{Launched, Limits};
 use crate::tensor::Tensor;
 use crate::types::{DType, Type};
 
+mod accumulate;
 mod attention;
 mod collective;
 mod cross_entropy;
@@ -30,6 +31,7 @@ mod unfold;
 mod windows;
 
 pub use crate::cost::{Cost, Work};
+pub use accumulate::Accumulate;
 pub use attention::{Attention, AttentionGrad, CachedAttention, Dropout, Mask};
 pub use collective::{Collective, Part};
 pub use cross_entropy::{CrossEntropy, CrossEntropyGrad, CrossEntropyRows};
@@ -340,6 +342,7 @@ ops![
     SoftmaxGrad,
     Reduce,
     SquareSum,
+    Accumulate,
     Permute,
     Reshape,
     Expand,

@@ -270,14 +270,15 @@ fn sum_block_squares(
     }
 }
 
-/// As [`sum`], where none of the extents but that of the sum is 1.
-fn sum_middle(
+/// Appends launches that leave scale · Σ over the middle axis of `x`, of these three extents, in `out`, each sum in the order of that axis;
+/// or that go on with the sums that are there.
+pub(super) fn sum_in_order(
     limits: &Limits,
     launches: &mut Launches,
-    x: Place,
-    [outer, summed, inner]: [u64; 3],
+    (x, [outer, summed, inner]): (Place, [u64; 3]),
     scale: f64,
     out: Place,
+    begun: bool,
 ) {
     let tensors = [(x.dtype, summed * inner), (out.dtype, inner)];
     for range in row_windows(limits, outer, &tensors) {
@@ -287,7 +288,7 @@ fn sum_middle(
         let groups = (count * inner.div_ceil(QUAD)).div_ceil(workgroup.into());
         let aligned = inner.is_multiple_of(QUAD);
         let launch = Launch::new("reduce", "sum_middle", workgroup, groups)
-            .constant("ADD", 0_u64)
+            .constant("ADD", u64::from(begun))
             .constant("LANES", UNUSED)
             .constant("SUBGROUP", UNUSED)
             .constant("SEGMENT", UNUSED)
@@ -323,7 +324,7 @@ pub(super) fn sum(
             sum_columns(limits, launches, (x, summed, inner), scale, out, false);
         }
         [_, _, inner] => launches.by_rows(limits, out, inner, false, |launches, out| {
-            sum_middle(limits, launches, x, extents, scale, out);
+            sum_in_order(limits, launches, (x, extents), scale, out, false);
         }),
     }
 }

@@ -199,7 +199,7 @@ mod tests {
     use super::Event::{Begin, End};
     use super::*;
     use crate::graph::{Class, Graph, Role};
-    use crate::ops::{Collective, Map, Op, Part, Rule as _};
+    use crate::ops::{Accumulate, Collective, Map, Op, Part, Rule as _};
     use crate::plan::offload::{load_block_weights, store_block_inputs};
     use crate::plan::sharding::assemble_weights;
     use crate::plan::{Options, Plan, Target};
@@ -258,8 +258,9 @@ mod tests {
             graph.set_phase(Phase::Backward);
             x = sum(&mut graph, block, x, weight);
             graph.set_phase(Phase::Update);
-            let parts = graph.push(Collective::Exchange(part.clone()), &[x], "gradient").unwrap();
-            let gradient = graph.one(Map::add(DType::F32), &parts, "gradient").unwrap();
+            let parts = graph.one(Collective::Exchange(part.clone()), &[x], "gradient").unwrap();
+            let sum = Accumulate { begun: false };
+            let gradient = graph.one(sum, &[parts], "gradient").unwrap();
             graph.result(gradient);
         }
         let mut cut = BTreeMap::new();
@@ -283,7 +284,7 @@ mod tests {
         };
         let forward = ["assemble", "map"].repeat(3);
         let in_turn = plan(false);
-        let back = ["assemble", "map", "exchange", "map"].repeat(3);
+        let back = ["assemble", "map", "exchange", "accumulate"].repeat(3);
         assert_eq!(names(&in_turn), [&forward[..], &back[..]].concat());
         let both = |step| [(step, Begin(Across, step)), (step, End(Across, step))];
         let steps = [0, 2, 4, 6, 8, 10, 12, 14, 16];
@@ -293,8 +294,8 @@ mod tests {
         let beside = plan(true);
         let back = [
             &["assemble", "map"].repeat(2)[..],
-            &["exchange", "map", "assemble", "map"],
-            &["exchange", "map"].repeat(2)[..],
+            &["exchange", "accumulate", "assemble", "map"],
+            &["exchange", "accumulate"].repeat(2)[..],
         ];
         assert_eq!(names(&beside), [&forward[..], &back.concat()].concat());
         assert_eq!(

@@ -1,6 +1,8 @@
 //! `Outline`: a program as numbers. Lifetimes depend on few facts of a program. They are taken from it once, so that what
 //! recomputation comes to is simulated many times without making a program of it.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use super::remat::{Links, Turn};
 use super::{Options, Target};
 use crate::graph::{Graph, Life, Node, Phase, Program, Tensor, TensorInfo};
@@ -82,7 +84,7 @@ pub struct Stored {
     pub result: bool,
 }
 
-/// Bytes that a target asks for a node besides its tensors.
+/// Bytes that a target asks for an op on tensors of these types, besides the tensors.
 struct Asked<'a> {
     op: &'a Op,
     types: (Vec<&'a Type>, Vec<&'a Type>),
@@ -90,18 +92,31 @@ struct Asked<'a> {
     parameters: u64,
 }
 
-impl<'a> Asked<'a> {
-    /// Bytes for `node`. Those of the node before are taken where it is alike: a target makes launches to tell, and sums over thousands of
-    /// ranks are as many nodes that are alike.
-    fn of(before: Option<Self>, graph: &'a Graph, node: &'a Node, target: &dyn Target) -> Self {
+/// Ops of a family that are remembered. A family has fewer in a block of any model.
+const REMEMBERED: usize = 32;
+
+/// Bytes that a target asks for the ops of a graph, the latest of each family last. A target makes launches to tell, and nodes that are alike
+/// recur with each block, pass and rank.
+#[derive(Default)]
+struct Asks<'a>(BTreeMap<&'static str, VecDeque<Asked<'a>>>);
+
+impl<'a> Asks<'a> {
+    /// Bytes of scratch for `node`, and those that the device keeps for it.
+    fn of(&mut self, graph: &'a Graph, node: &'a Node, target: &dyn Target) -> (u64, u64) {
         let (op, types) = (&node.op, graph.types(node));
-        if let Some(before) = before.filter(|before| before.types == types && before.op == op) {
-            return before;
+        let known = self.0.entry(op.family()).or_default();
+        let alike = |asked: &&Asked<'_>| asked.types == types && asked.op == op;
+        if let Some(asked) = known.iter().rev().find(alike) {
+            return (asked.workspace, asked.parameters);
         }
         let workspace = target.workspace(op, &types.0, &types.1);
         let workspace = workspace.next_multiple_of(target.alignment());
         let parameters = target.parameters(op, &types.0, &types.1);
-        Self { op, types, workspace, parameters }
+        if known.len() == REMEMBERED {
+            known.pop_front();
+        }
+        known.push_back(Asked { op, types, workspace, parameters });
+        (workspace, parameters)
     }
 }
 
@@ -145,16 +160,17 @@ impl Outline {
             result: false,
         };
         let tensors: Vec<Stored> = graph.tensors.iter().zip(graph.storages()).map(stored).collect();
-        let of = |program| Self::new(graph, program, tensors.clone(), options, target);
+        let mut asks = Asks::default();
+        let of = |program| Self::new(graph, program, tensors.clone(), options, (target, &mut asks));
         graph.programs.iter().map(of).collect()
     }
 
-    fn new(
-        graph: &Graph,
-        program: &Program,
+    fn new<'a>(
+        graph: &'a Graph,
+        program: &'a Program,
         mut tensors: Vec<Stored>,
         options: &Options,
-        target: &dyn Target,
+        (target, asks): (&dyn Target, &mut Asks<'a>),
     ) -> Self {
         for &tensor in &program.results {
             let root = tensors[tensor.index()].root;
@@ -162,7 +178,6 @@ impl Outline {
         }
         let transient = |tensor: Tensor| tensors[tensor.index()].life == Life::Transient;
         let root = |tensor: Tensor| tensors[tensor.index()].root;
-        let mut before: Option<Asked<'_>> = None;
         let nodes = program.nodes.iter().map(|node| {
             let takes_over = |&(output, input): &(usize, usize)| {
                 let Some((&made, &read)) = node.outputs.get(output).zip(node.inputs.get(input))
@@ -178,8 +193,7 @@ impl Outline {
                 true => node.op.may_overwrite().into_iter().filter(takes_over).collect(),
                 false => vec![],
             };
-            let asked = Asked::of(before.take(), graph, node, target);
-            let Asked { workspace, parameters, .. } = *before.insert(asked);
+            let (workspace, parameters) = asks.of(graph, node, target);
             Brief {
                 phase: node.phase,
                 over,

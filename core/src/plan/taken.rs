@@ -211,7 +211,11 @@ impl<'a> Merged<'a> {
     pub fn above(&mut self, cursor: u64) -> Option<Taken> {
         self.lists.retain_mut(|list| {
             if list[0].1 <= cursor {
-                *list = &list[list.partition_point(|range| range.1 <= cursor)..];
+                *list = &list[1..];
+                // Most often that is all.
+                if list.first().is_some_and(|range| range.1 <= cursor) {
+                    *list = &list[list.partition_point(|range| range.1 <= cursor)..];
+                }
             }
             !list.is_empty()
         });
@@ -222,7 +226,11 @@ impl<'a> Merged<'a> {
     pub fn below(&mut self, top: u64) -> Option<Taken> {
         self.lists.retain_mut(|list| {
             if list[list.len() - 1].0 >= top {
-                *list = &list[..list.partition_point(|range| range.0 < top)];
+                *list = &list[..list.len() - 1];
+                // Most often that is all.
+                if list.last().is_some_and(|range| range.0 >= top) {
+                    *list = &list[..list.partition_point(|range| range.0 < top)];
+                }
             }
             !list.is_empty()
         });

@@ -64,6 +64,14 @@ impl Owned {
     }
 }
 
+/// The text that the schema of a stream, or of the stream in a file, has under `key`; `None` where it has none, or is damaged.
+pub(crate) fn metadata(bytes: &[u8], key: &str) -> Option<String> {
+    let head = Messages::of(bytes).next().ok()??;
+    let pairs = head.message().ok()?.header_as_schema()?.custom_metadata()?;
+    let pair = pairs.iter().find(|pair| pair.key() == Some(key))?;
+    pair.value().map(str::to_owned)
+}
+
 /// The messages of a stream that are left.
 pub(super) struct Messages<'a> {
     rest: &'a [u8],

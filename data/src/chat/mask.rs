@@ -132,7 +132,7 @@ impl Encoding<'_> {
         let first = chat.turns.iter().position(|turn| *turn != Turn::Other).unwrap_or(0);
         let text = match first {
             0 => return 0,
-            first => template.render(&chat.messages[..first], &chat.tools, true),
+            first => template.render(&chat.messages[..first], chat, true),
         };
         let ids = text.ok().and_then(|text| self.tokenizer.encode(&text).ok()).unwrap_or_default();
         let begins = tokens.iter().zip(&ids).all(|(token, id)| token & !TRAINED == *id);
@@ -168,8 +168,7 @@ impl Encoding<'_> {
             true => template.for_training(),
             false => template,
         };
-        let Rendered { text: full, parts } =
-            template.render_parts(&chat.messages, &chat.tools, false)?;
+        let Rendered { text: full, parts } = template.render_parts(&chat.messages, chat, false)?;
         if !template.writes_texts() {
             return Err("the chat template leaves out what messages say, as it writes lists of parts alone; name another with \
                         --chat-template"
@@ -275,7 +274,7 @@ struct Prefixes<'a> {
 
 impl Prefixes<'_> {
     fn render(&self, count: usize, prompt: bool) -> Result<String, Problem> {
-        self.template.render(&self.chat.messages[..count], &self.chat.tools, prompt)
+        self.template.render(&self.chat.messages[..count], self.chat, prompt)
     }
 
     /// The bytes of an assistant's turn: from the prompt to it up to what follows; `None` where the template writes the messages before

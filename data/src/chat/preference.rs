@@ -49,6 +49,11 @@ fn preference(row: &Value) -> Result<[Row; 2], Problem> {
     // Answers of several messages may begin alike, but a conversation that has a prompt doesn't begin with an answer.
     let whole = match (&prompt, shared.first()) {
         (None, _) => true,
+        // Whole conversations repeat a prompt of messages; a text is that of their user.
+        (Some(prompt), _) if prompt.kind() == ValueKind::Seq => {
+            let given: Vec<Value> = prompt.try_iter().into_iter().flatten().collect();
+            shared.starts_with(&given)
+        }
         (Some(_), first) => first.is_some_and(|first| {
             present(first, "role").is_some_and(|role| role.as_str() != Some("assistant"))
         }),
@@ -81,9 +86,14 @@ fn texts(
     answers: [&str; 2],
 ) -> Result<[Row; 2], Problem> {
     let Some(prompt) = prompt else {
-        return Err(
-            "it has no `prompt`, and its answers are texts; correct it or remove it".to_owned()
-        );
+        let (prompt, answers) = parted(answers);
+        if prompt.is_empty() {
+            return Err("it has no `prompt`, and its `chosen` and `rejected` texts don't begin alike; correct it or remove it".to_owned());
+        }
+        return Ok(answers.map(|answer| Row::Plain {
+            prompt: prompt.to_owned(),
+            completion: answer.to_owned(),
+        }));
     };
     if let Some(prompt) = prompt.as_str() {
         return Ok(answers.map(|answer| Row::Plain {
@@ -97,6 +107,20 @@ fn texts(
         chat.say("assistant", answer);
         Row::Messages(chat)
     }))
+}
+
+/// The prompt that two texts begin with, and the rest of each, as TRL's `extract_prompt` parts them: the space before what differs is the
+/// answers', and of a text that the other begins with, the last character is.
+fn parted(texts: [&str; 2]) -> (&str, [&str; 2]) {
+    let pairs = texts[0].char_indices().zip(texts[1].chars());
+    let alike = pairs.take_while(|((_, one), other)| one == other);
+    let last = alike.last().map(|(last, _)| last);
+    let mut end = last.map_or(0, |(at, one)| at + one.len_utf8());
+    let ended = texts.iter().any(|text| text.len() == end);
+    if let Some((at, _)) = last.filter(|&(_, one)| ended || one == ' ') {
+        end = at;
+    }
+    (&texts[0][..end], texts.map(|text| &text[end..]))
 }
 
 /// A conversation that begins with a prompt: a text of the user's, or messages.

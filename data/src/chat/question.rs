@@ -31,7 +31,7 @@ impl ChatTemplate {
                 chat
             }
         };
-        let rendered = self.render(&chat.messages, &chat.tools, true);
+        let rendered = self.render(&chat.messages, &chat, true);
         rendered.map_err(|problem| Error::Template { name: self.name().to_owned(), problem })
     }
 }

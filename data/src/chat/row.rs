@@ -31,6 +31,8 @@ pub(super) struct Conversation {
     pub turns: Vec<Turn>,
     /// Descriptions of functions; undefined where there are none.
     pub tools: Value,
+    /// Variables of the template that the row sets, by name.
+    pub variables: Vec<(String, Value)>,
     /// True of a row of turns that are all learned; false of a prompt and its answers.
     pub whole: bool,
 }
@@ -131,7 +133,7 @@ impl Conversation {
                 quoted(format.columns())
             ));
         }
-        Ok(Self { tools: tools(row)?, ..Self::default() })
+        Ok(Self { tools: tools(row)?, variables: variables(row)?, ..Self::default() })
     }
 
     /// A question and its answer.
@@ -236,6 +238,11 @@ impl Conversation {
                     format!("it is {}, not an object with `from` and `value`", kind(&turn));
                 return Err(of_turn(problem + "; correct it"));
             }
+            // Messages as OpenAI has them, under ShareGPT's name.
+            if present(&turn, "from").is_none() && present(&turn, "role").is_some() {
+                self.push(&turn, false).map_err(of_turn)?;
+                continue;
+            }
             let from = text(&turn, "from").map_err(of_turn)?;
             let value = text(&turn, "value").map_err(of_turn)?;
             let names = SHARE_GPT.map(|(name, _)| name);
@@ -306,6 +313,22 @@ fn tools(row: &Value) -> Result<Value, Problem> {
         ValueKind::Seq => Ok(tools),
         _ => Err(format!("its `tools` is {}, not an array; correct it", kind(&tools))),
     }
+}
+
+/// The `chat_template_kwargs` of a row: an object.
+fn variables(row: &Value) -> Result<Vec<(String, Value)>, Problem> {
+    const NAME: &str = "chat_template_kwargs";
+    let Some(given) = present(row, NAME) else { return Ok(Vec::new()) };
+    if given.kind() != ValueKind::Map {
+        return Err(format!("its `{NAME}` is {}, not an object; correct it", kind(&given)));
+    }
+    // A table has each key in every row, and nothing for those that a row lacks.
+    let names = given.try_iter().into_iter().flatten();
+    let named = names.filter_map(|name| {
+        let value = given.get_item(&name).ok().filter(|value| !value.is_none())?;
+        Some((name.as_str()?.to_owned(), value))
+    });
+    Ok(named.collect())
 }
 
 /// The text of content in parts.

@@ -7,8 +7,9 @@ use chrono::NaiveDate;
 use minijinja::Value;
 use serde::Deserialize;
 
+use super::built_in;
 use super::jinja::{Rendered, Template};
-use super::{built_in, row::Problem};
+use super::row::{Conversation, Problem};
 use crate::{Error, Result, Tokenizer, files, limits};
 
 /// A Jinja template that writes a conversation as text, with what transformers gives such templates.
@@ -31,6 +32,8 @@ pub struct ChatTemplate {
     writes_texts: bool,
     /// The template that stands in for it where all turns of the assistant are trained on.
     training: Option<Box<Self>>,
+    /// The model's template for conversations with tools, if it has one.
+    with_tools: Option<Box<Self>>,
 }
 
 /// What the assistant says in [`ChatTemplate::exchange`].
@@ -41,8 +44,9 @@ impl ChatTemplate {
     pub const FILE: &str = crate::TEMPLATE_FILE;
 
     /// The template that is `asked` for: a built-in one, one of the tokenizer's by name, or a file. Else the model's own:
-    /// `beside` is its [`ChatTemplate::FILE`], which goes before `chat_template` in `tokenizer_config.json`. `None` where it has
-    /// none. `date` (`2026-11-25`) is what the template takes for today, which it is by default.
+    /// `beside` is its [`ChatTemplate::FILE`], which goes before `chat_template` in `tokenizer_config.json`; conversations with
+    /// tools are then written by the model's template `tool_use`, if it has one, as by transformers. `None` if the model has no
+    /// template. `date` (`2026-11-25`) is the date that the template takes for today, by default today's.
     ///
     /// # Errors
     /// A name that nothing has, a file that can't be read, and a malformed template or date.
@@ -71,7 +75,12 @@ impl ChatTemplate {
         for name in ["bos_token", "eos_token"] {
             specials.entry(name.to_owned()).or_default();
         }
-        Self::new(name, source, specials, date).map(Some)
+        let tools = config.named(Config::TOOLS).filter(|text| asked.is_none() && *text != source);
+        let with_tools = tools.map(|text| {
+            Self::new(Config::TOOLS.to_owned(), text.to_owned(), specials.clone(), date)
+        });
+        let with_tools = with_tools.transpose()?.map(Box::new);
+        Ok(Some(Self { with_tools, ..Self::new(name, source, specials, date)? }))
     }
 
     fn new(
@@ -90,8 +99,15 @@ impl ChatTemplate {
         };
         match Template::parse(&source, date) {
             Ok(template) => {
-                let (writes_texts, training) = (true, None);
-                let mut made = Self { name, source, template, specials, writes_texts, training };
+                let mut made = Self {
+                    name,
+                    source,
+                    template,
+                    specials,
+                    writes_texts: true,
+                    training: None,
+                    with_tools: None,
+                };
                 made.writes_texts = made.exchange().is_none_or(|text| text.contains(ANSWER));
                 if let Some(text) = built_in::training(&made.source) {
                     let (name, specials) = (made.name.clone(), made.specials.clone());
@@ -153,7 +169,7 @@ impl ChatTemplate {
     fn exchange(&self) -> Option<String> {
         let say = |role, content| Value::from_pairs([("role", role), ("content", content)]);
         let messages = [say("user", "qzaskqz"), say("assistant", ANSWER)];
-        let text = self.render(&messages, &Value::UNDEFINED, false).ok()?;
+        let text = self.render(&messages, &Conversation::default(), false).ok()?;
         Some(text.chars().filter(|c| !super::jinja::MARKS.contains(c)).collect())
     }
 
@@ -182,23 +198,34 @@ impl ChatTemplate {
         self.specials.get("eos_token").map_or("", String::as_str)
     }
 
-    /// The text of a conversation, with [`super::jinja::MARKS`] where it marks them.
+    /// The text of messages of a conversation, with its tools and [`super::jinja::MARKS`] where it marks them.
     pub(super) fn render(
         &self,
         messages: &[Value],
-        tools: &Value,
+        chat: &Conversation,
         add_generation_prompt: bool,
     ) -> std::result::Result<String, Problem> {
-        self.render_parts(messages, tools, add_generation_prompt).map(|rendered| rendered.text)
+        self.render_parts(messages, chat, add_generation_prompt).map(|rendered| rendered.text)
     }
 
     /// As [`ChatTemplate::render`], with what the template's loops wrote for each message.
     pub(super) fn render_parts(
         &self,
         messages: &[Value],
-        tools: &Value,
+        chat: &Conversation,
         add_generation_prompt: bool,
     ) -> std::result::Result<Rendered, Problem> {
+        let tools = &chat.tools;
+        if let (false, Some(own)) = (tools.is_undefined() || tools.is_none(), &self.with_tools) {
+            if own.marks() != self.marks() {
+                return Err(format!(
+                    "it has tools, and one of the chat templates `{}` and `{}` marks the assistant's text by {{% generation %}} and the other doesn't; \
+                     name one with --chat-template",
+                    self.name, own.name
+                ));
+            }
+            return own.render_parts(messages, chat, add_generation_prompt);
+        }
         let names =
             self.specials.iter().map(|(name, token)| (name.as_str(), token.as_str().into()));
         let tools = if tools.is_undefined() { Value::from(()) } else { tools.clone() };
@@ -209,6 +236,7 @@ impl ChatTemplate {
                 ("documents", Value::from(())),
                 ("add_generation_prompt", add_generation_prompt.into()),
             ])
+            .chain(chat.variables.iter().map(|(name, value)| (name.as_str(), value.clone())))
             .collect();
         self.template.render(&variables).map_err(|error| {
             format!(
@@ -229,6 +257,7 @@ struct Config {
 
 impl Config {
     const DEFAULT: &'static str = "default";
+    const TOOLS: &'static str = "tool_use";
 
     fn read(name: &str, text: &[u8]) -> Result<Self> {
         #[derive(Deserialize)]
@@ -242,6 +271,14 @@ impl Config {
         let templates = match config.get("chat_template") {
             None | Some(serde_json::Value::Null) => Vec::new(),
             Some(serde_json::Value::String(text)) => vec![(Self::DEFAULT.to_owned(), text.clone())],
+            Some(serde_json::Value::Object(named)) => {
+                let text = |(name, text): (&String, &serde_json::Value)| {
+                    Some((name.clone(), text.as_str()?.to_owned()))
+                };
+                named.iter().map(text).collect::<Option<_>>().ok_or_else(|| {
+                    refused("its `chat_template` is an object with a value that isn't a text; give another with --chat-template".to_owned())
+                })?
+            }
             Some(list) => {
                 let list = Vec::<Named>::deserialize(list).map_err(|error| {
                     refused(format!(

@@ -1,10 +1,13 @@
 //! Which files a corpus is of: those that are named, those of folders, and those that globs match.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::saved;
 use super::splits::{self, HeldOutSplit, Split};
+use crate::card;
+use crate::hub::Name;
 use crate::{Error, Result};
 
 /// Extensions by which files of a folder are taken.
@@ -22,11 +25,10 @@ pub(crate) struct InputFile {
 pub(crate) fn named<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<InputFile>> {
     let mut files = Vec::with_capacity(paths.len());
     for path in paths {
-        let path = path.as_ref();
+        let path = &*of_hub(path.as_ref())?;
         if path.is_dir() {
             let before = files.len();
-            let mut found = Vec::new();
-            of_folder(path, path, &mut found)?;
+            let mut found = rows_of(path)?;
             if splits::are_split(found.iter().map(|file| &*file.source)) {
                 found.retain(|file| splits::of(&file.source) == Some(Split::Train));
             }
@@ -52,12 +54,11 @@ pub(crate) fn named<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<InputFile>> {
 /// A folder that can't be read.
 pub fn held_out_split<P: AsRef<Path>>(paths: &[P]) -> Result<Option<HeldOutSplit>> {
     let [folder] = paths else { return Ok(None) };
-    let folder = folder.as_ref();
+    let folder = &*of_hub(folder.as_ref())?;
     if !folder.is_dir() {
         return Ok(None);
     }
-    let mut files = Vec::new();
-    of_folder(folder, folder, &mut files)?;
+    let files = rows_of(folder)?;
     if !splits::are_split(files.iter().map(|file| &*file.source)) {
         return Ok(None);
     }
@@ -67,6 +68,15 @@ pub fn held_out_split<P: AsRef<Path>>(paths: &[P]) -> Result<Option<HeldOutSplit
         (!files.is_empty()).then_some(HeldOutSplit { name, files })
     };
     Ok(of_split(Split::Validation, "validation").or_else(|| of_split(Split::Test, "test")))
+}
+
+/// The folder of a data set that is named as `hf:OWNER/NAME`, in the cache of the Hugging Face hub; any other path itself.
+///
+/// # Errors
+/// A data set that isn't in the cache.
+fn of_hub(path: &Path) -> Result<Cow<'_, Path>> {
+    let Some(name) = Name::of_dataset(path) else { return Ok(Cow::Borrowed(path)) };
+    name.located().map(Cow::Owned).map_err(|why| none(path, &why))
 }
 
 /// What a file holds, by its name without what says that it's packed; in lower case.
@@ -85,10 +95,35 @@ fn is_of_cache(path: &Path) -> bool {
     name == "dataset_info.json" || (name.starts_with("cache-") && name.ends_with(".arrow"))
 }
 
+/// Leaves out the `README.md` of a folder that holds rows: a data set's card, which describes them.
+fn without_card(found: &mut Vec<InputFile>) {
+    const ROWS: [&str; 5] = ["arrow", "json", "jsonl", "ndjson", "parquet"];
+    if found.iter().any(|file| ROWS.contains(&extension(&file.path).as_str())) {
+        found.retain(|file| !file.source.eq_ignore_ascii_case(card::FILE));
+    }
+}
+
 fn alone(path: PathBuf) -> InputFile {
     let name = path.file_name().unwrap_or(path.as_os_str());
     let source = name.to_string_lossy().into_owned();
     InputFile { path, source }
+}
+
+/// The files of rows or texts of a folder that is named, of one configuration.
+fn rows_of(folder: &Path) -> Result<Vec<InputFile>> {
+    let mut found = Vec::new();
+    of_folder(folder, folder, &mut found)?;
+    // There are no folders in a browser.
+    #[cfg(not(target_family = "wasm"))]
+    {
+        let sources: Vec<&str> = found.iter().map(|file| &*file.source).collect();
+        if let Some(chosen) = super::configurations::chosen(folder, &sources)? {
+            let mut indices = 0..;
+            found.retain(|_| indices.next().is_some_and(|index| chosen.contains(&index)));
+        }
+    }
+    without_card(&mut found);
+    Ok(found)
 }
 
 /// The texts in `folder` and in its folders, by name; hidden ones are passed over. A folder that `save_to_disk` wrote gives

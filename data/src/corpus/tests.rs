@@ -287,3 +287,36 @@ fn a_folder_with_splits_is_what_is_trained_on() {
     let split = held_out_split(&[folder.path()]).unwrap().unwrap();
     assert_eq!((split.name, split.files.len()), ("test", 1));
 }
+
+#[test]
+fn configurations_of_a_card_are_not_mixed() {
+    let card = |text: &str| format!("---\nconfigs:\n{text}---\n# A title\n");
+    let folder = |files: &[&str], text: &str| {
+        let folder = tempdir().unwrap();
+        for name in files {
+            fs::create_dir_all(folder.path().join(name).parent().unwrap()).unwrap();
+            file(&folder, name, r#"{"text": "a text"}"#);
+        }
+        file(&folder, "README.md", card(text));
+        folder
+    };
+    let [en, de] = ["en", "default"].map(|name| {
+        format!(
+            "- config_name: {name}\n  data_files:\n  - split: train\n    path: {name}/*.jsonl\n"
+        )
+    });
+    let sources = |folder: &TempDir| -> Result<usize> {
+        Ok(open(&[folder.path().to_owned()])?.sources().len())
+    };
+    let files = ["en/a.jsonl", "default/b.jsonl", "default/c.jsonl"];
+    assert_eq!(sources(&folder(&files, &format!("{en}{de}"))).unwrap(), 2);
+    assert_eq!(sources(&folder(&files[1..], &format!("{en}{de}"))).unwrap(), 2);
+    let other = de.replace("name: default", "name: de");
+    let refused = sources(&folder(&files, &format!("{en}{other}"))).unwrap_err().to_string();
+    assert!(refused.contains("configurations en, de"), "{refused}");
+    let splits = "- config_name: default\n  data_files:\n  - split: train\n    path: a.jsonl\n  - split: test\n    path: b.jsonl\n";
+    let refused = sources(&folder(&["a.jsonl", "b.jsonl"], splits)).unwrap_err().to_string();
+    assert!(refused.contains("splits train, test"), "{refused}");
+    let named = splits.replace("a.jsonl", "train.jsonl").replace("b.jsonl", "test.jsonl");
+    assert_eq!(sources(&folder(&["train.jsonl", "test.jsonl"], &named)).unwrap(), 1);
+}

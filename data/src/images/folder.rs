@@ -11,7 +11,7 @@ use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use super::resize::{Decoded, cover};
+use super::resize::{Decoded, resize};
 use super::{Entry, ImageShape, LONGEST_SIDE, Parts, Segment, broken, list, none_found};
 use crate::bytes::Bytes;
 use crate::limits::{self, Made};
@@ -151,7 +151,7 @@ impl Size {
             );
             return Err(broken(&file.display().to_string(), problem));
         }
-        cover(&image, self.shape, out);
+        resize(&image, self.shape, out);
         Ok(())
     }
 }
@@ -160,10 +160,18 @@ impl Size {
 fn decode(path: &Path) -> Result<Decoded> {
     let shown = || path.display().to_string();
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    let decoded = match extension.to_ascii_lowercase().as_str() {
-        "png" => decode_png(&read(path)?),
-        "jpg" | "jpeg" => decode_jpeg(&read(path)?),
-        _ => Err("it is no .png, .jpg or .jpeg file: convert it, or move it away".to_owned()),
+    let extension = extension.to_ascii_lowercase();
+    if !["png", "jpg", "jpeg"].contains(&extension.as_str()) {
+        let problem = "it is no .png, .jpg or .jpeg file: convert it, or move it away";
+        return Err(broken(&shown(), problem.to_owned()));
+    }
+    let file = read(path)?;
+    // Names are often wrong.
+    let decoded = match file.get(..4) {
+        Some(b"\x89PNG") => decode_png(&file),
+        Some([0xff, 0xd8, ..]) => decode_jpeg(&file),
+        _ if extension == "png" => decode_png(&file),
+        _ => decode_jpeg(&file),
     };
     decoded.map_err(|problem| broken(&shown(), problem))
 }

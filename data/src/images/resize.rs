@@ -17,91 +17,75 @@ impl Decoded {
     }
 }
 
+/// Bits after the point of a weight: Pillow's, so that a sum of bytes stays within 32 bits.
+const FRACTION: u32 = 32 - 8 - 2;
+
 /// Weights of the pixels along one axis that make each pixel of the output.
 struct Taps {
     /// First pixel that counts.
     first: usize,
-    /// Their weights, which sum to 1.
-    weights: Vec<f32>,
+    /// Their weights, of [`FRACTION`] bits, which sum to 1.
+    weights: Vec<i32>,
 }
 
-/// Writes the largest part of `image` with the proportions of `shape`, around its centre, to `out` as planes: resampled by a
-/// triangle as wide as an output pixel, so that small outputs don't alias, as Pillow's `BILINEAR` does. An image of
-/// this size stays as it is.
-pub(super) fn cover(image: &Decoded, shape: ImageShape, out: &mut [u8]) {
-    let from = image.shape;
-    if from == shape {
-        let plane = shape.height * shape.width;
-        for (place, pixel) in image.pixels.chunks_exact(shape.channels).enumerate() {
-            pixel
-                .iter()
-                .enumerate()
-                .for_each(|(channel, &value)| out[channel * plane + place] = value);
-        }
-        return;
-    }
-    // Input pixels for each output pixel, alike on both axes.
-    let scale =
-        (from.height as f64 / shape.height as f64).min(from.width as f64 / shape.width as f64);
-    let rows = taps(from.height, shape.height, scale);
-    let columns = taps(from.width, shape.width, scale);
-    // Columns of the rows that count, then rows: (input row, output column, channel).
-    let used = rows.first().map_or(0, |tap| tap.first);
-    let end = rows.last().map_or(used, |tap| tap.first + tap.weights.len());
-    let mut wide = vec![0.0; (end - used) * shape.width * from.channels];
-    let row_elements = from.width * from.channels;
-    for (row, to) in image
-        .pixels
-        .chunks_exact(row_elements)
-        .skip(used)
-        .zip(wide.chunks_exact_mut(shape.width * from.channels))
-    {
-        for (tap, to) in columns.iter().zip(to.chunks_exact_mut(from.channels)) {
-            for (channel, to) in to.iter_mut().enumerate() {
-                let pixel = |at: usize| f32::from(row[(tap.first + at) * from.channels + channel]);
-                *to = tap.weights.iter().enumerate().map(|(at, weight)| weight * pixel(at)).sum();
-            }
+/// Writes `image` in the size of `shape` to `out` as planes: resampled along each axis by a triangle as wide as an output pixel, so that
+/// small outputs don't alias. Its bits are those of Pillow's `resize(…, BILINEAR)` after `convert`, as a `ViTImageProcessor` has them.
+/// Proportions aren't kept.
+pub(super) fn resize(image: &Decoded, shape: ImageShape, out: &mut [u8]) {
+    let grey = (shape.channels < image.shape.channels).then(|| luma(image));
+    let image = grey.as_ref().unwrap_or(image);
+    let (from, channels) = (image.shape, image.shape.channels);
+    let columns = taps(from.width, shape.width);
+    let mut wide = Vec::with_capacity(from.height * shape.width * channels);
+    for row in image.pixels.chunks_exact(from.width * channels) {
+        for tap in &columns {
+            wide.extend((0..channels).map(|channel| tap.sum(&row[channel..], channels)));
         }
     }
-    let plane = shape.height * shape.width;
-    let width = shape.width * from.channels;
-    let mut pixel = vec![0.0; from.channels];
-    for (y, tap) in rows.iter().enumerate() {
+    let width = shape.width * channels;
+    for (y, tap) in taps(from.height, shape.height).iter().enumerate() {
         for x in 0..shape.width {
-            for (channel, sum) in pixel.iter_mut().enumerate() {
-                let at = |row: usize| {
-                    wide[(tap.first - used + row) * width + x * from.channels + channel]
-                };
-                *sum = tap.weights.iter().enumerate().map(|(row, weight)| weight * at(row)).sum();
-            }
-            for channel in 0..shape.channels {
-                let value = match (from.channels, shape.channels) {
-                    (3, 1) => luma(&pixel),
-                    (1, _) => pixel[0],
-                    _ => pixel[channel],
-                };
-                out[channel * plane + y * shape.width + x] = value.round() as u8;
+            for (channel, plane) in out.chunks_exact_mut(shape.height * shape.width).enumerate() {
+                // Grey is every channel's.
+                let from = x * channels + channel.min(channels - 1);
+                plane[y * shape.width + x] = tap.sum(&wide[from..], width);
             }
         }
     }
 }
 
-/// Brightness of a colour, by ITU-R BT.601.
-fn luma(rgb: &[f32]) -> f32 {
-    0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2]
+/// Brightness of colours, by ITU-R BT.601, as Pillow rounds it.
+fn luma(image: &Decoded) -> Decoded {
+    let of = |rgb: &[u8]| {
+        let [r, g, b] = [rgb[0], rgb[1], rgb[2]].map(u32::from);
+        ((r * 19_595 + g * 38_470 + b * 7_471 + 0x8000) >> 16) as u8
+    };
+    let shape = ImageShape { channels: 1, ..image.shape };
+    Decoded { shape, pixels: image.pixels.chunks_exact(3).map(of).collect() }
 }
 
-fn taps(from: usize, to: usize, scale: f64) -> Vec<Taps> {
-    let start = (from as f64 - to as f64 * scale) / 2.0;
+impl Taps {
+    /// The weighted sum of elements `step` apart.
+    fn sum(&self, elements: &[u8], step: usize) -> u8 {
+        let taps = elements[self.first * step..].iter().step_by(step).zip(&self.weights);
+        let half = 1 << (FRACTION - 1);
+        let sum = taps.fold(half, |sum, (&element, weight)| sum + i32::from(element) * weight);
+        (sum >> FRACTION).clamp(0, 255) as u8
+    }
+}
+
+fn taps(from: usize, to: usize) -> Vec<Taps> {
+    let scale = from as f64 / to as f64;
     let reach = scale.max(1.0);
     let taps = |index: usize| {
-        let centre = start + (index as f64 + 0.5) * scale;
-        let first = (centre - reach).floor().max(0.0) as usize;
-        let end = ((centre + reach).ceil() as usize).clamp(first + 1, from);
-        let weight = |pixel: usize| (1.0 - (pixel as f64 + 0.5 - centre).abs() / reach).max(0.0);
+        let centre = (index as f64 + 0.5) * scale;
+        let first = (centre - reach + 0.5).max(0.0) as usize;
+        let end = ((centre + reach + 0.5) as usize).min(from);
+        let weight =
+            |pixel: usize| (1.0 - ((pixel as f64 - centre + 0.5) * (1.0 / reach)).abs()).max(0.0);
         let sum: f64 = (first..end).map(weight).sum();
-        let weights = (first..end).map(|pixel| (weight(pixel) / sum) as f32).collect();
-        Taps { first, weights }
+        let fixed = |pixel| (0.5 + weight(pixel) / sum * f64::from(1 << FRACTION)) as i32;
+        Taps { first, weights: (first..end).map(fixed).collect() }
     };
     (0..to).map(taps).collect()
 }
@@ -114,31 +98,27 @@ mod tests {
         Decoded { shape: ImageShape { channels: 1, height, width }, pixels }
     }
 
-    fn covered(image: &Decoded, channels: usize, height: usize, width: usize) -> Vec<u8> {
+    fn resized(image: &Decoded, channels: usize, height: usize, width: usize) -> Vec<u8> {
         let shape = ImageShape { channels, height, width };
         let mut out = vec![0; shape.elements()];
-        cover(image, shape, &mut out);
+        resize(image, shape, &mut out);
         out
     }
 
     #[test]
     fn an_image_of_the_size_stays_as_it_is() {
         let image = grey(3, 5, (0..15).map(|i| i * 17).collect());
-        assert_eq!(covered(&image, 1, 3, 5), image.pixels);
+        assert_eq!(resized(&image, 1, 3, 5), image.pixels);
     }
 
     #[test]
-    fn the_middle_is_kept_whatever_the_size() {
+    fn an_axis_is_resampled_without_the_other() {
         // Black, a white square in the middle, black.
-        let pixels: Vec<u8> =
-            (0..4 * 12).map(|i| if (4..8).contains(&(i % 12)) { 255 } else { 0 }).collect();
-        let wide = grey(4, 12, pixels);
-        assert_eq!(covered(&wide, 1, 4, 4), [255; 16]);
-        let tall =
-            grey(12, 4, (0..48).map(|i| if (16..32).contains(&i) { 255 } else { 0 }).collect());
-        assert_eq!(covered(&tall, 1, 4, 4), [255; 16]);
-        // Neighbours beyond the part reach into its border, as wide as an output pixel.
-        assert_eq!(covered(&wide, 1, 1, 1)[0], 191);
+        let white = |at: usize| if (4..8).contains(&at) { 255 } else { 0 };
+        let wide = grey(4, 12, (0..48).map(|i| white(i % 12)).collect());
+        assert_eq!(resized(&wide, 1, 1, 3), [36, 191, 36]);
+        let tall = grey(12, 4, (0..48).map(|i| white(i / 4)).collect());
+        assert_eq!(resized(&tall, 1, 3, 1), [36, 191, 36]);
     }
 
     #[test]
@@ -146,20 +126,20 @@ mod tests {
         for (height, width) in [(1, 1), (2, 7), (31, 9), (200, 3)] {
             let image = grey(height, width, vec![77; height * width]);
             for (to_height, to_width) in [(1, 1), (5, 3), (64, 64)] {
-                let out = covered(&image, 3, to_height, to_width);
+                let out = resized(&image, 3, to_height, to_width);
                 assert!(out.iter().all(|&pixel| pixel == 77), "{height} × {width}");
             }
         }
         let checks =
             grey(64, 64, (0..4096).map(|i| if (i / 64 + i) % 2 == 0 { 255 } else { 0 }).collect());
-        assert!(covered(&checks, 1, 8, 8).iter().all(|&pixel| pixel.abs_diff(128) <= 1));
+        assert!(resized(&checks, 1, 8, 8).iter().all(|&pixel| pixel.abs_diff(128) <= 1));
     }
 
     #[test]
     fn colours_become_grey_by_their_brightness() {
         let shape = ImageShape { channels: 3, height: 1, width: 3 };
         let image = Decoded { shape, pixels: vec![255, 0, 0, 0, 255, 0, 0, 0, 255] };
-        assert_eq!(covered(&image, 1, 1, 3), [76, 150, 29]);
-        assert_eq!(covered(&image, 3, 1, 3), [255, 0, 0, 0, 255, 0, 0, 0, 255]);
+        assert_eq!(resized(&image, 1, 1, 3), [76, 150, 29]);
+        assert_eq!(resized(&image, 3, 1, 3), [255, 0, 0, 0, 255, 0, 0, 0, 255]);
     }
 }

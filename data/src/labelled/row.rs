@@ -3,15 +3,23 @@
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
-use super::{Classes, LabelledTexts};
+use super::{Classes, LabelledTexts, same_names, shown};
 use crate::chat::row::kind;
 
 /// Columns of a text, most specific first.
 const TEXTS: [&str; 2] = ["text", "sentence"];
 /// Columns of two texts.
-const PAIRS: [[&str; 2]; 2] = [["sentence1", "sentence2"], ["premise", "hypothesis"]];
+const PAIRS: [[&str; 2]; 7] = [
+    ["sentence1", "sentence2"],
+    ["premise", "hypothesis"],
+    ["question", "sentence"],
+    ["question1", "question2"],
+    ["question", "passage"],
+    ["text", "text_pair"],
+    ["text1", "text2"],
+];
 /// The column of the label.
-const LABEL: &str = "label";
+pub(super) const LABEL: &str = "label";
 
 /// What is wrong with a row and what to do.
 type Problem = String;
@@ -89,6 +97,29 @@ impl Row {
         };
         Ok(Self { text: first, second, label: Label::read(row)? })
     }
+
+    /// Replaces a number by the name that the data set gives it. The model's class of that name may have another number.
+    ///
+    /// # Errors
+    /// A number that the data set has no name for.
+    pub fn in_terms_of(
+        self,
+        names: Option<&[String]>,
+        known: Option<&Classes>,
+    ) -> Result<Self, Problem> {
+        let (Label::Number(number), Some(names)) = (&self.label, names) else { return Ok(self) };
+        let Some(name) = names.get(*number) else {
+            return Err(format!(
+                "its `label` is {number}, and the data set names {} classes, from 0 on",
+                names.len()
+            ));
+        };
+        let place = known
+            .filter(|known| same_names(names, &known.names))
+            .and_then(|known| known.names.iter().position(|known| known == name));
+        let label = Label::Number(place.unwrap_or(*number));
+        Ok(Self { label, ..self })
+    }
 }
 
 impl Label {
@@ -150,14 +181,10 @@ impl Label {
                 "its `label` is the text {name:?}, and the classes of the model have no names; give numbers below {}",
                 known.count
             )),
-            (Self::Name(name), None) => {
-                let shown: Vec<&str> = known.names.iter().take(8).map(String::as_str).collect();
-                let more = if known.names.len() > shown.len() { ", …" } else { "" };
-                Err(format!(
-                    "its `label` is {name:?}, which the model doesn't know; its classes are {}{more}",
-                    shown.join(", ")
-                ))
-            }
+            (Self::Name(name), None) => Err(format!(
+                "its `label` is {name:?}, which the model doesn't know; its classes are {}",
+                shown(&known.names)
+            )),
         }
     }
 

@@ -22,6 +22,20 @@ const SECOND: u32 = 1 << 31;
 /// Key of the order that held-out rows are drawn in: the same for every seed, so that runs score the same rows.
 const HELD_OUT: u64 = 0x6c61_6265;
 
+/// The reader of sequences of texts, which decides how they're filled up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextReader {
+    /// An encoder: it's told which of two texts a token is of, and which tokens are padding. The tokenizer says what fills up.
+    Encoder,
+    /// A decoder, which reads the position of the last token that isn't `padding`, or of the last token where that is `None`.
+    Decoder {
+        /// Padding token of the model's configuration.
+        padding: Option<u32>,
+        /// The token that fills up sequences, which no score depends on.
+        fill: u32,
+    },
+}
+
 /// Some of the rows of labelled texts, as tokens. Cheap to clone.
 #[derive(Clone)]
 pub struct LabelledRows {
@@ -32,7 +46,6 @@ pub struct LabelledRows {
 }
 
 /// Tokens of all rows, one after the other, with [`SECOND`] on those of second texts.
-#[derive(Default)]
 struct Table {
     tokens: Vec<u32>,
     /// Where each row ends.
@@ -40,18 +53,33 @@ struct Table {
     labels: Vec<i32>,
     sources: Vec<Source>,
     cut: usize,
-    padding: i32,
+    reader: TextReader,
+    /// The token that fills up sequences.
+    fill: i32,
 }
 
 impl LabelledTexts {
     /// Encodes the rows on all cores, for sequences of `context` tokens: the longer text is cut where they are too long.
     ///
     /// # Errors
-    /// A tokenizer without the tokens that an encoder reads, a context without room for them, and a text that can't be encoded, by
-    /// its row.
-    pub fn encode(&self, tokenizer: &Tokenizer, context: usize) -> Result<LabelledRows> {
-        let (pairs, padding) = encoder(tokenizer, context)?;
-        let mut table = Table { padding, ..Table::default() };
+    /// A tokenizer without the tokens that an encoder reads, a context without room for them, and a text that can't be encoded or has no
+    /// tokens, by its row.
+    pub fn encode(
+        &self,
+        tokenizer: &Tokenizer,
+        reader: TextReader,
+        context: usize,
+    ) -> Result<LabelledRows> {
+        let (pairs, fill) = encoder(tokenizer, reader, context)?;
+        let mut table = Table {
+            tokens: vec![],
+            ends: vec![],
+            labels: vec![],
+            sources: vec![],
+            cut: 0,
+            reader,
+            fill,
+        };
         let mut start = 0;
         for file in &self.files {
             let File { name, source, content, end } = file;
@@ -65,6 +93,10 @@ impl LabelledTexts {
                 })?;
                 let class = row.label.class(&self.classes);
                 let class = class.ok_or_else(|| refused(name, number, "its label is unknown"))?;
+                if tokens.is_empty() {
+                    let problem = "its text has no tokens; correct it or remove the row";
+                    return Err(refused(name, number, problem));
+                }
                 table.labels.push(class as i32);
                 table.cut += usize::from(cut);
                 table.tokens.extend(marked(&tokens).take(context));
@@ -83,7 +115,7 @@ impl LabelledTexts {
 }
 
 /// What encodes texts for sequences of `context` tokens, and the token that fills them up.
-fn encoder(tokenizer: &Tokenizer, context: usize) -> Result<(Pairs, i32)> {
+fn encoder(tokenizer: &Tokenizer, reader: TextReader, context: usize) -> Result<(Pairs<'_>, i32)> {
     if context < 4 {
         return Err(Error::Setting {
             what: "model.context",
@@ -91,7 +123,11 @@ fn encoder(tokenizer: &Tokenizer, context: usize) -> Result<(Pairs, i32)> {
             domain: "at least 4, with room for the tokens around two texts and one of a text",
         });
     }
-    Ok((tokenizer.pairs(context)?, tokenizer.specials()?.padding))
+    let fill = match reader {
+        TextReader::Encoder => tokenizer.specials()?.padding,
+        TextReader::Decoder { fill, .. } => fill.cast_signed(),
+    };
+    Ok((tokenizer.pairs(context)?, fill))
 }
 
 /// Tokens with [`SECOND`] on those of second texts.
@@ -160,12 +196,13 @@ impl LabelledRows {
     /// Appends row `index` to a batch of sequences of `context` tokens; padding alone where there is none.
     fn push(&self, index: Option<usize>, context: usize, to: &mut TextBatch) {
         let table = &*self.table;
-        let Some(index) = index else { return to.push(&[], IGNORED, context, table.padding) };
+        let how = (table.reader, table.fill);
+        let Some(index) = index else { return to.push(&[], IGNORED, context, how) };
         let place = self.range.start + index;
         let place = self.order.as_ref().map_or(place, |it| it.get(place as u64) as usize);
         let start = place.checked_sub(1).map_or(0, |before| table.ends[before]);
         let row = &table.tokens[start..table.ends[place]];
-        to.push(row, table.labels[place], context, table.padding);
+        to.push(row, table.labels[place], context, how);
     }
 
     fn check(&self, batch: usize, context: usize) -> Result<()> {
@@ -190,10 +227,12 @@ impl fmt::Debug for LabelledRows {
 pub struct TextBatch {
     /// Token ids, (B, T) row-major.
     pub tokens: Vec<i32>,
-    /// 1 for tokens of second texts, else 0, (B, T).
+    /// 1 for tokens of second texts, else 0, (B, T). Empty for a decoder.
     pub types: Vec<i32>,
-    /// 1 for each token and 0 for padding, (B, T).
+    /// 1 for each token and 0 for padding, (B, T). Empty for a decoder.
     pub documents: Vec<i32>,
+    /// Position of each text's last token that isn't padding, (B). Empty for an encoder.
+    pub last: Vec<i32>,
     /// Class of each text, (B); [`IGNORED`] where there is none to score.
     pub labels: Vec<i32>,
 }
@@ -205,11 +244,12 @@ impl TextBatch {
     /// As [`LabelledTexts::encode`].
     pub fn of(
         texts: &[(&str, Option<&str>)],
-        tokenizer: &Tokenizer,
+        (tokenizer, reader): (&Tokenizer, TextReader),
         context: usize,
         batch: usize,
     ) -> Result<Self> {
-        let (pairs, padding) = encoder(tokenizer, context)?;
+        let (pairs, fill) = encoder(tokenizer, reader, context)?;
+        let how = (reader, fill);
         let mut found = Self::default();
         for (text, second) in texts {
             let (tokens, _) = pairs.encode(text, *second).map_err(|problem| Error::Tokenizer {
@@ -217,23 +257,33 @@ impl TextBatch {
                 problem: format!("the text {text:?} can't be encoded ({problem})"),
             })?;
             let row: Vec<u32> = marked(&tokens).take(context).collect();
-            found.push(&row, IGNORED, context, padding);
+            found.push(&row, IGNORED, context, how);
         }
         while found.labels.len() < batch {
-            found.push(&[], IGNORED, context, padding);
+            found.push(&[], IGNORED, context, how);
         }
         Ok(found)
     }
 
-    /// Appends a sequence of `context` tokens that begins with `row`.
-    fn push(&mut self, row: &[u32], label: i32, context: usize, padding: i32) {
+    /// Appends a sequence of `context` tokens that begins with `row`, for a reader, and with the token that fills it up.
+    fn push(&mut self, row: &[u32], label: i32, context: usize, (reader, fill): (TextReader, i32)) {
         let end = self.tokens.len() + context;
         self.tokens.extend(row.iter().map(|token| (token & !SECOND).cast_signed()));
-        self.types.extend(row.iter().map(|token| i32::from(token & SECOND != 0)));
-        self.documents.resize(self.tokens.len(), 1);
-        self.tokens.resize(end, padding);
-        self.types.resize(end, 0);
-        self.documents.resize(end, 0);
+        match reader {
+            TextReader::Encoder => {
+                self.types.extend(row.iter().map(|token| i32::from(token & SECOND != 0)));
+                self.documents.resize(self.tokens.len(), 1);
+                self.types.resize(end, 0);
+                self.documents.resize(end, 0);
+            }
+            TextReader::Decoder { padding, .. } => {
+                let counts = |token: &u32| Some(*token & !SECOND) != padding;
+                // As transformers: the first token, where all are padding.
+                let last = row.iter().rposition(counts).unwrap_or(0);
+                self.last.push(last as i32);
+            }
+        }
+        self.tokens.resize(end, fill);
         self.labels.push(label);
     }
 }

@@ -52,7 +52,7 @@ fn texts_and_pairs_are_padded_cut_and_typed() {
     assert!(is_labelled(std::slice::from_ref(&path), None).unwrap());
     let texts = LabelledTexts::open(&[path], None, None).unwrap();
     assert_eq!(texts.classes().names, ["other", "same"]);
-    let rows = texts.encode(&tokenizer(folder.path()), 10).unwrap();
+    let rows = texts.encode(&tokenizer(folder.path()), TextReader::Encoder, 10).unwrap();
     assert_eq!((rows.len(), rows.cut()), (3, 1));
     let batches: Vec<TextBatch> = PaddedTexts::new(rows.clone(), 2, 10, None).unwrap().collect();
     let (tokens, types) = (&batches[0].tokens, &batches[0].types);
@@ -63,8 +63,56 @@ fn texts_and_pairs_are_padded_cut_and_typed() {
     assert_eq!(batches[0].labels, [1, 0]);
     assert_eq!(batches[1].labels, [1, IGNORED]);
     assert!(batches[1].documents[10..].iter().all(|&document| document == 0));
-    let short = texts.encode(&tokenizer(folder.path()), 3).unwrap_err().to_string();
+    let short =
+        texts.encode(&tokenizer(folder.path()), TextReader::Encoder, 3).unwrap_err().to_string();
     assert!(short.contains("model.context"), "{short}");
+}
+
+#[test]
+fn columns_of_two_texts_are_read_together() {
+    for [one, other] in [
+        ["question", "sentence"],
+        ["question1", "question2"],
+        ["question", "passage"],
+        ["text", "text_pair"],
+        ["text1", "text2"],
+    ] {
+        let row =
+            |label| format!(r#"{{"{one}": "good", "{other}": "bad film", "label": {label}}}"#);
+        let (folder, path) = file(&[&row(0), &row(1)]);
+        assert!(is_labelled(std::slice::from_ref(&path), None).unwrap(), "{one}");
+        let texts = LabelledTexts::open(&[path], None, None).unwrap();
+        let rows = texts.encode(&tokenizer(folder.path()), TextReader::Encoder, 8).unwrap();
+        let batch = PaddedTexts::new(rows, 1, 8, None).unwrap().next().unwrap();
+        assert_eq!(batch.types[..6], [0, 0, 0, 1, 1, 1], "{one}, {other}");
+    }
+}
+
+#[test]
+fn a_decoder_is_told_where_the_last_token_is_that_is_not_padding() {
+    let (_folder, path) = file(&[
+        r#"{"text": "good day", "label": 1}"#,
+        // Ends with the padding token, and holds it: transformers looks for the last other one.
+        r#"{"text": "a.day..", "label": 0}"#,
+        r#"{"text": "...", "label": 0}"#,
+        r#"{"sentence1": "ab", "sentence2": "a film of it", "label": 2}"#,
+    ]);
+    let texts = LabelledTexts::open(&[path], None, None).unwrap();
+    let of = |padding| {
+        let reader = TextReader::Decoder { padding, fill: u32::from(b'.') };
+        let rows = texts.encode(&Tokenizer::Byte, reader, 8).unwrap();
+        assert_eq!(rows.cut(), 1);
+        PaddedTexts::new(rows, 6, 8, None).unwrap().next().unwrap()
+    };
+    let batch = of(Some(u32::from(b'.')));
+    assert_eq!(batch.last, [7, 4, 0, 7, 0, 0]);
+    assert_eq!(batch.labels, [1, 0, 0, 2, IGNORED, IGNORED]);
+    let bytes: Vec<u8> = batch.tokens.iter().map(|&token| token as u8).collect();
+    assert_eq!(bytes.chunks(8).nth(1), Some(&b"a.day..."[..]));
+    assert_eq!(bytes.chunks(8).nth(3), Some(&b"aba film"[..]));
+    assert_eq!((batch.types, batch.documents), (vec![], vec![]));
+    // The last token counts if none is padding.
+    assert_eq!(of(None).last, [7, 6, 2, 7, 0, 0]);
 }
 
 #[test]
@@ -75,7 +123,7 @@ fn every_epoch_takes_each_row_once_and_a_loader_resumes() {
     let (folder, path) = file(&rows.iter().map(String::as_str).collect::<Vec<_>>());
     let texts = LabelledTexts::open(&[path], None, None).unwrap();
     assert_eq!((texts.classes().count, texts.classes().names.len()), (7, 0));
-    let rows = texts.encode(&tokenizer(folder.path()), 12).unwrap();
+    let rows = texts.encode(&tokenizer(folder.path()), TextReader::Encoder, 12).unwrap();
     let loader = |position| {
         let config = LoaderConfig { batch: 7, context: 12, seed: 3 };
         Loader::of_texts(rows.clone(), config, position).unwrap()
@@ -138,6 +186,72 @@ fn labels_that_a_model_does_not_know_are_refused() {
     let (_folder, path) = file(&[&row("1")]);
     let texts = LabelledTexts::open(&[path], None, Some(&named)).unwrap();
     assert_eq!(texts.classes(), &named);
+}
+
+/// A folder with rows of numbers as labels, and a card that names the classes.
+fn folder_with_card(names: [&str; 2]) -> TempDir {
+    let folder = tempdir().unwrap();
+    let [no, yes] = names;
+    let card = format!(
+        "---\ndataset_info:\n  features:\n  - name: text\n    dtype: string\n  - name: label\n    dtype:\n      class_label:\n        names:\n          '0': {no}\n          '1': {yes}\n---\n# Reviews\n"
+    );
+    fs::write(folder.path().join("README.md"), card).unwrap();
+    fs::create_dir(folder.path().join("data")).unwrap();
+    let rows = "{\"text\": \"a\", \"label\": 0}\n{\"text\": \"b\", \"label\": 1}\n";
+    fs::write(folder.path().join("data/rows.jsonl"), rows).unwrap();
+    folder
+}
+
+#[test]
+fn numbers_have_the_names_that_the_data_set_gives_them() {
+    let folder = folder_with_card(["no", "yes"]);
+    let paths = [folder.path()];
+    assert!(is_labelled(&paths, None).unwrap());
+    let open = |known: Option<&Classes>| LabelledTexts::open(&paths, None, known);
+    let classes = |count: usize, names: &[&str]| {
+        let names = names.iter().map(|&name| name.to_owned()).collect();
+        Classes { count, names }
+    };
+    assert_eq!(open(None).unwrap().classes(), &classes(2, &["no", "yes"]));
+    // A model without names takes them, and one with the same names in another order has its own numbers.
+    assert_eq!(open(Some(&classes(2, &[]))).unwrap().classes(), &classes(2, &["no", "yes"]));
+    let labels = |known: &Classes| {
+        let texts = open(Some(known)).unwrap();
+        assert_eq!(texts.classes(), known);
+        let reader = TextReader::Decoder { padding: None, fill: 0 };
+        let rows = texts.encode(&Tokenizer::Byte, reader, 4).unwrap();
+        let batch = PaddedTexts::new(rows, 2, 4, None).unwrap().next().unwrap();
+        (batch.labels, texts.note().map(str::to_owned))
+    };
+    assert_eq!(labels(&classes(2, &["no", "yes"])), (vec![0, 1], None));
+    assert_eq!(labels(&classes(2, &["yes", "no"])), (vec![1, 0], None));
+    let (found, note) = labels(&classes(2, &["bad", "good"]));
+    assert_eq!(found, [0, 1]);
+    let note = note.unwrap();
+    assert!(note.contains("calls its classes no, yes, and the model bad, good"), "{note}");
+    assert_eq!(labels(&classes(3, &[])).0, [0, 1]);
+    let rows = folder.path().join("data/rows.jsonl");
+    fs::write(&rows, r#"{"text": "a", "label": 2}"#).unwrap();
+    let message = open(None).unwrap_err().to_string();
+    assert!(
+        message.contains("row 1: its `label` is 2, and the data set names 2 classes"),
+        "{message}"
+    );
+}
+
+#[test]
+fn data_sets_of_the_datasets_library_name_their_classes() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity/labels");
+    let names: Vec<String> =
+        serde_json::from_slice(&fs::read(root.join("names.json")).unwrap()).unwrap();
+    for place in ["rows.parquet", "saved", "card", "saved/data-00000-of-00001.arrow"] {
+        let texts = LabelledTexts::open(&[root.join(place)], None, None).unwrap();
+        assert_eq!(texts.classes(), &Classes { count: 5, names: names.clone() }, "{place}");
+        let reader = TextReader::Decoder { padding: None, fill: 0 };
+        let rows = texts.encode(&Tokenizer::Byte, reader, 8).unwrap();
+        let batch = PaddedTexts::new(rows, 6, 8, None).unwrap().next().unwrap();
+        assert_eq!(batch.labels, [1, 0, 4, 2, 3, 1], "{place}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use super::bitsandbytes::{self, Quantized};
 use super::{SafeTensors, TensorView, missing};
 use crate::bytes::Bytes;
 #[cfg(not(target_family = "wasm"))]
@@ -22,6 +23,9 @@ pub struct Weights {
     files: Vec<SafeTensors>,
     /// File of each tensor, and its name there.
     places: BTreeMap<String, (usize, String)>,
+    /// Weights that bitsandbytes quantized, and the same of the tensors that they're made of besides their codes.
+    quantized: BTreeMap<String, Quantized>,
+    parts: BTreeMap<String, (usize, String)>,
 }
 
 #[derive(Deserialize)]
@@ -56,7 +60,7 @@ impl Weights {
     fn open_single(path: &Path) -> Result<Self> {
         let file = open_file(path)?;
         let places = file.names().map(|name| (name.to_owned(), (0, name.to_owned()))).collect();
-        Ok(Self { files: vec![file], places }.with_shared())
+        Self::of_files(vec![file], places)
     }
 
     fn open_index(path: &Path) -> Result<Self> {
@@ -87,7 +91,33 @@ impl Weights {
             files[index].require(&tensor)?;
             places.insert(tensor.clone(), (index, tensor));
         }
-        Ok(Self { files, places }.with_shared())
+        Self::of_files(files, places)
+    }
+
+    fn of_files(
+        files: Vec<SafeTensors>,
+        places: BTreeMap<String, (usize, String)>,
+    ) -> Result<Self> {
+        let none = BTreeMap::new();
+        let mut all = Self { files, places, quantized: none, parts: BTreeMap::new() }.with_shared();
+        // A browser's tab reads no weights that were quantized elsewhere.
+        if cfg!(target_family = "wasm") {
+            return Ok(all);
+        }
+        let get = |name: &str| all.at(all.places.get(name)?);
+        let found = bitsandbytes::found(all.places.keys().map(String::as_str), &get);
+        let (quantized, parts) = found.map_err(|(tensor, problem)| {
+            let path = all.files.first().map_or_else(|| INDEX.into(), |it| it.path().to_owned());
+            let problem = format!("it is quantized by bitsandbytes, and {problem}; fetch it again");
+            Error::Tensor { path, tensor, problem }
+        })?;
+        let parts = parts.into_iter().filter_map(|name| all.places.remove_entry(&name));
+        let parts = parts.collect();
+        Ok(Self { quantized, parts, ..all })
+    }
+
+    fn at(&self, (index, name): &(usize, String)) -> Option<TensorView<'_>> {
+        self.files[*index].get(name)
     }
 
     /// With the names of tensors that share another's elements: `save_model` of safetensors writes one of them, and the names of the others into
@@ -103,14 +133,23 @@ impl Weights {
         self
     }
 
-    /// All names, sorted, those of shared tensors included.
+    /// All names, sorted, those of shared tensors included. A weight that bitsandbytes quantized is one tensor.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.places.keys().map(String::as_str)
     }
 
+    /// Whether bitsandbytes quantized some of them.
+    pub fn is_quantized(&self) -> bool {
+        !self.quantized.is_empty()
+    }
+
     /// The tensor called `name`.
     pub fn get(&self, name: &str) -> Option<TensorView<'_>> {
-        self.places.get(name).and_then(|(index, own)| self.files[*index].get(own))
+        let (name, place) = self.places.get_key_value(name)?;
+        let codes = self.at(place)?;
+        let Some(how) = self.quantized.get(name) else { return Some(codes) };
+        let packed = how.packed(name, &|part| self.at(self.parts.get(part)?))?;
+        Some(TensorView { packed: Some(packed), shape: how.shape(), dtype: how.dtype(), ..codes })
     }
 
     /// The tensor called `name`, or an error that says what there is instead.

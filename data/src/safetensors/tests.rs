@@ -314,3 +314,66 @@ proptest! {
         }
     }
 }
+
+/// The folder of a model that bitsandbytes quantized, in each form.
+fn quantized(form: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity/bitsandbytes").join(form)
+}
+
+#[test]
+fn weights_of_bitsandbytes_are_what_it_dequantizes_them_to() {
+    for (form, dtype) in [("nf4", "BF16"), ("fp4", "F16"), ("nf4-f32", "F32"), ("int8", "F32")] {
+        let weights = Weights::open(quantized(form)).unwrap();
+        let expected = SafeTensors::open(quantized(form).join("expected.safetensors")).unwrap();
+        let mut names: Vec<&str> = expected.names().collect();
+        names.sort_unstable();
+        assert_eq!(weights.names().collect::<Vec<_>>(), names, "{form}");
+        assert!(weights.is_quantized());
+        for name in names {
+            let (found, there) = (weights.require(name).unwrap(), expected.require(name).unwrap());
+            assert_eq!(found.shape, there.shape, "{form}, {name}");
+            if name.contains("_proj") {
+                assert_eq!(found.dtype, dtype, "{form}, {name}");
+            }
+            let bits = |view: TensorView<'_>| -> Vec<u32> {
+                view.to_f32().unwrap().into_iter().map(f32::to_bits).collect()
+            };
+            assert!(bits(found) == bits(there), "{form}, {name}");
+        }
+    }
+    let plain = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity/llama-gqa-case");
+    assert!(!Weights::open(plain).unwrap().is_quantized());
+}
+
+#[test]
+fn parts_of_quantized_weights_that_are_missing_or_do_not_fit_are_refused() {
+    const DOWN: &str = "model.layers.0.mlp.down_proj";
+    for (form, part, shortened, words) in [
+        ("nf4", "weight.absmax", false, "weight.absmax` is missing"),
+        ("nf4", "weight.nested_absmax", true, "its scales don't fit its shape"),
+        ("nf4", "weight.quant_map", true, "its scales don't fit its shape"),
+        ("fp4", "weight", true, "which aren't two a byte of shape"),
+        ("fp4", "weight.quant_state.bitsandbytes__fp4", true, "its description can't be read"),
+        ("int8", "SCB", true, "with a scale for each row"),
+    ] {
+        let source = SafeTensors::open(quantized(form).join("model.safetensors")).unwrap();
+        let changed = format!("{DOWN}.{part}");
+        assert!(source.get(&changed).is_some(), "{changed}");
+        let kept = source.tensors().filter(|view| shortened || view.name != changed);
+        let kept = kept.map(|view| {
+            let ty = view.ty().unwrap();
+            if view.name != changed {
+                return Tensor::new(view.name, ty, view.bytes);
+            }
+            // Without its first element.
+            let size = ty.dtype.size();
+            let left = vec![view.bytes.len() / size - 1];
+            Tensor::new(view.name, Type::new(ty.dtype, left), &view.bytes[size..])
+        });
+        let folder = tempdir().unwrap();
+        let file = folder.path().join("model.safetensors");
+        write(&file, kept, source.metadata()).unwrap();
+        let message = Weights::open(&file).unwrap_err().to_string();
+        assert!(message.contains(words) && message.contains(DOWN), "{part}: {message}");
+    }
+}

@@ -1,19 +1,18 @@
 //! `tokenizer.json`, through Hugging Face's library, which panics on some crafted files.
 
 mod beside;
+mod classes;
 mod growth;
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::panic::{self, AssertUnwindSafe};
-use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use tightrope_core::threads::side_by_side;
-use tokenizers::TruncationParams;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::guarded::guarded;
+use super::pairs::Pairs;
 use crate::masking::Specials;
 use crate::{Error, Result};
 
@@ -88,6 +87,24 @@ impl HuggingFace {
     /// # Errors
     /// What the library refuses or panics on, an empty vocabulary, ids of 2³¹ and more, and replacements that multiply a text.
     pub fn with_files(path: &str, json: &[u8], beside: Vec<(String, Vec<u8>)>) -> Result<Self> {
+        Self::read(path, json, beside, false)
+    }
+
+    /// As [`HuggingFace::with_files`], of the `tokenizer.json` that was made of other files: it gets the tokens around a text that the files `beside` ask
+    /// for.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn made(path: &str, json: &[u8], beside: Vec<(String, Vec<u8>)>) -> Result<Self> {
+        Self::read(path, json, beside, true)
+    }
+
+    fn read(
+        path: &str,
+        json: &[u8],
+        beside: Vec<(String, Vec<u8>)>,
+        is_made: bool,
+    ) -> Result<Self> {
         let broken = |problem: String| Error::Tokenizer { name: path.to_owned(), problem };
         let unusable =
             |e: String| broken(format!("not a usable tokenizer.json ({e}); fetch it again"));
@@ -99,8 +116,18 @@ impl HuggingFace {
             inner.with_padding(None).with_truncation(None).map_err(|e| e.to_string())?;
             beside::complete(&mut inner, &beside)
         });
-        let beside::Beside { named, changed } =
+        let beside::Beside { named, mut changed } =
             completed.and_then(|completed| completed).map_err(unusable)?;
+        let mut json = json.to_vec();
+        if is_made {
+            let surrounded = guarded(|| beside::surround_as_asked(&mut inner, &beside, &named));
+            if surrounded.and_then(|surrounded| surrounded).map_err(unusable)? {
+                // With its own tokens and those around a text, so that it's the same wherever it's opened again.
+                let written = guarded(|| inner.to_string(false).map_err(|e| e.to_string()));
+                json = written.and_then(|text| text).map_err(unusable)?.into_bytes();
+                changed = false;
+            }
+        }
         let (largest, eos, bos) = guarded(|| {
             let largest = inner.get_vocab(true).into_values().max();
             let [eos, bos] = ["eos_token", "bos_token"]
@@ -113,14 +140,14 @@ impl HuggingFace {
             .filter(|&id| id <= i32::MAX as u32)
             .ok_or_else(|| broken("its vocabulary is empty or has ids beyond 2³¹".to_owned()))?;
         let mut hash = Xxh3::new();
-        hash.update(json);
+        hash.update(&json);
         hash.update(&eos.map_or(u64::MAX, u64::from).to_le_bytes());
         if changed {
             beside.iter().for_each(|(_, bytes)| hash.update(bytes));
         }
         Ok(Self {
             inner,
-            json: json.to_vec(),
+            json,
             beside,
             path: path.to_owned(),
             name: format!("huggingface-{:016x}", hash.digest()),
@@ -155,6 +182,12 @@ impl HuggingFace {
 
     pub(super) fn bos(&self) -> Option<u32> {
         self.bos
+    }
+
+    /// The token that fills up texts, where the files name one.
+    pub(super) fn padding(&self) -> Option<u32> {
+        let name = self.named.get("pad_token")?;
+        guarded(|| self.inner.token_to_id(name)).ok().flatten()
     }
 
     pub(super) fn decode(&self, ids: &[u32]) -> Result<String> {
@@ -236,14 +269,13 @@ impl HuggingFace {
         Ok(Specials { begin: begin?, end: end?, mask: mask?, padding: padding? })
     }
 
-    /// Encodes texts and pairs of texts for sequences of at most `most` tokens.
-    pub(super) fn pairs(&self, most: usize) -> Result<Pairs> {
-        let mut inner = self.inner.clone();
-        let cut = TruncationParams { max_length: most, ..TruncationParams::default() };
-        guarded(|| inner.with_padding(None).with_truncation(Some(cut)).map(drop))
-            .and_then(|cut| cut.map_err(|e| e.to_string()))
-            .map_err(|e| self.error(format!("it can't cut texts to {most} tokens ({e})")))?;
-        Ok(Pairs { inner })
+    /// Encodes texts and pairs of texts for sequences of at most `most` tokens, cut at the side that `truncation_side` names.
+    pub(super) fn pairs(&self, most: usize) -> Result<Pairs<'static>> {
+        let config = self.config().and_then(|(_, text)| serde_json::from_slice(text).ok());
+        let config: serde_json::Value = config.unwrap_or_default();
+        let left = config["truncation_side"] == "left";
+        Pairs::cut(&self.inner, most, left)
+            .map_err(|e| self.error(format!("it can't cut texts to {most} tokens ({e})")))
     }
 
     pub(super) fn config(&self) -> Option<(&str, &[u8])> {
@@ -304,65 +336,10 @@ impl HuggingFace {
     }
 }
 
-/// Encodes texts and pairs of texts, with the tokens that begin and end them. The longer text is cut where they are too long.
-pub struct Pairs {
-    inner: tokenizers::Tokenizer,
-}
-
-impl Pairs {
-    /// Ids, each with whether it belongs to the second text, and whether something was cut.
-    ///
-    /// # Errors
-    /// What the library refuses or panics on, in words.
-    pub(crate) fn encode(
-        &self,
-        text: &str,
-        second: Option<&str>,
-    ) -> std::result::Result<(Vec<(u32, bool)>, bool), String> {
-        let encoded = guarded(|| match second {
-            None => self.inner.encode(text, true),
-            Some(second) => self.inner.encode((text, second), true),
-        });
-        let encoded = encoded.and_then(|encoded| encoded.map_err(|e| e.to_string()))?;
-        let cut = !encoded.get_overflowing().is_empty();
-        let types = encoded.get_type_ids().iter().map(|&id| id != 0);
-        Ok((encoded.get_ids().iter().copied().zip(types).collect(), cut))
-    }
-}
-
 /// Whether a `tokenizer_config.json` of a BERT says that it tells cases apart.
 pub(super) fn is_cased(config: &[u8]) -> bool {
     let config: Option<serde_json::Value> = serde_json::from_slice(config).ok();
     config.is_some_and(|config| config["do_lower_case"] == false)
-}
-
-/// Runs `f`; a panic in it becomes its message, and prints nothing. Other threads' panics print
-/// as before.
-pub(super) fn guarded<T>(f: impl FnOnce() -> T) -> std::result::Result<T, String> {
-    thread_local! {
-        static QUIET: Cell<bool> = const { Cell::new(false) };
-    }
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let previous = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            if !QUIET.get() {
-                previous(info);
-            }
-        }));
-    });
-    let outer = QUIET.replace(true);
-    // Unwinding may leave the tokenizer's cache half written; its lock is then poisoned and unused.
-    let result = panic::catch_unwind(AssertUnwindSafe(f));
-    QUIET.set(outer);
-    result.map_err(|payload| {
-        let message = payload
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| payload.downcast_ref::<&str>().copied())
-            .unwrap_or("no message");
-        format!("the tokenizers library panicked: {message}")
-    })
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{AddedToken, TokenizerBuilder};
 
-use super::huggingface::{CONFIG, FILE, guarded};
+use super::guarded::guarded;
+use super::huggingface::{CONFIG, FILE};
 use crate::{Error, Result, Tokenizer, files};
 
 /// The token that ends a text.

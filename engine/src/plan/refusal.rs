@@ -6,8 +6,8 @@ use anyhow::anyhow;
 use serde_json::json;
 use tightrope_core::Backend;
 use tightrope_nn::{
-    BertConfig, Gradients, LanguageModel, Master, Model, ModelConfig, Planned, Precision,
-    StateBits, TableBits, TrainerConfig, VitConfig, bert_presets, presets, vit_presets,
+    BertConfig, ClassifierConfig, Gradients, LanguageModel, Master, Model, ModelConfig, Planned,
+    Precision, StateBits, TableBits, TrainerConfig, VitConfig, bert_presets, presets, vit_presets,
 };
 
 use super::fit::{is_deep, sharded};
@@ -15,7 +15,7 @@ use super::scope::Scope;
 use super::trial::Trial;
 use crate::error::Error;
 use crate::machine::limit_below_machine;
-use crate::model::{encoder, language, parameters, vision};
+use crate::model::{classifier, encoder, language, parameters, reads_text, vision};
 use crate::settings::{Bytes, Recompute};
 use crate::units::{exact_bytes, human_bytes};
 
@@ -93,8 +93,7 @@ pub fn does_not_fit(
         help += &format!("; {with}so does {each}{}", smaller.join(", "));
     }
     if !deep && cheapest.is_none() && batch.is_none() && context.is_none() && preset.is_none() {
-        let reads_text = language(config).is_some() || encoder(config).is_some();
-        help += match (reads_text, vision(config)) {
+        help += match (reads_text(config), vision(config)) {
             (true, _) => "; no smaller batch, no shorter context and no smaller preset does",
             (false, Some(_)) => "; no smaller batch and no smaller preset does",
             (false, None) => "; no smaller batch does",
@@ -241,7 +240,7 @@ fn longest_context(
     new: bool,
     fits: &dyn Fn(&TrainerConfig) -> bool,
 ) -> Option<usize> {
-    if language(config).is_none() && encoder(config).is_none() {
+    if !reads_text(config) {
         return None;
     }
     // Ranks that share sequences have equal parts of them.
@@ -258,6 +257,12 @@ pub fn with_seq_len(config: &TrainerConfig, seq_len: usize, new: bool) -> Option
     if let Some(mut model) = encoder(config).cloned() {
         if new {
             model.context = seq_len;
+        }
+        return Some(TrainerConfig { model: model.build(seq_len).ok()?, ..config.clone() });
+    }
+    if let Some(mut model) = classifier(config).cloned() {
+        if new {
+            model.decoder.context = seq_len;
         }
         return Some(TrainerConfig { model: model.build(seq_len).ok()?, ..config.clone() });
     }
@@ -288,7 +293,8 @@ pub fn largest_preset(
     fits: &dyn Fn(&TrainerConfig) -> bool,
 ) -> Option<&'static str> {
     let mut smaller: Vec<(u64, &'static str, Arc<dyn Model>)> = vec![];
-    if let Some(own) = language(config) {
+    let classes = classifier(config);
+    if let Some(own) = language(config).or(classes.map(|model| &model.decoder)) {
         let seq_len = config.model.seq_len();
         for preset in presets() {
             let of_preset = preset.config();
@@ -297,8 +303,14 @@ pub fn largest_preset(
             // An address space of 32 bits doesn't hold them all.
             let exists = model.check().is_ok();
             if exists && model.parameters() < below && model.context >= seq_len {
-                let alike = alike(config, &model, seq_len);
-                smaller.extend(alike.map(|alike| (model.parameters(), preset.name, alike)));
+                let parameters = model.parameters();
+                let alike = match classes {
+                    None => alike(config, &model, seq_len),
+                    Some(own) => {
+                        ClassifierConfig { decoder: model, ..own.clone() }.build(seq_len).ok()
+                    }
+                };
+                smaller.extend(alike.map(|alike| (parameters, preset.name, alike)));
             }
         }
     } else if let Some(own) = vision(config) {

@@ -18,6 +18,8 @@ use crate::error::{Error, Result};
 use crate::interconnect::{Connected, Links};
 use crate::rates::Known;
 
+/// Bytes over the budget from which on a plan that doesn't fit is taken for the smallest, if it was the smallest of another number of GPUs.
+const TOO_LARGE: f64 = 1.1;
 /// Numbers of GPUs after one.
 pub const GPUS: [usize; 10] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 
@@ -96,35 +98,27 @@ impl Scale {
                 ..config.clone()
             }
         };
-        let (mut rows, mut chosen): (Vec<Row>, Option<TrainerConfig>) = (vec![], None);
+        let mut rows = vec![];
+        let mut before: Option<Found> = None;
         for (done, &count) in gpus.iter().enumerate() {
             hears(done, gpus.len() + 1);
             let asked = asked(count);
-            let again = chosen.take().map(|chosen| TrainerConfig {
-                ranks: asked.ranks,
-                context_ranks: asked.context_ranks,
-                batch: asked.batch,
-                ..chosen
-            });
-            let fits = again.and_then(|config| simulated.again(config));
-            let fits = fits.or_else(|| simulated.fastest(&asked));
-            match fits {
-                Some((row, config)) => {
-                    rows.push(row);
-                    chosen = Some(config);
-                }
-                None => rows.extend(simulated.smallest(&asked)),
-            }
+            let again = before.take().and_then(|found| simulated.again(found, &asked));
+            let Some(found) = again.or_else(|| simulated.closest(&asked)) else { continue };
+            rows.push(found.row.clone());
+            before = Some(found);
         }
         hears(gpus.len(), gpus.len() + 1);
         // A plan that doesn't fit one GPU is looked for only where it's shown.
-        let alone = simulated.fastest(&asked(1)).map(|(row, _)| row);
+        let alone = simulated.fastest(&asked(1)).map(|found| found.row);
         let alone = alone.or_else(|| {
             let (ranks, context_ranks) = (1, 1);
-            let config = TrainerConfig { ranks, context_ranks, batch: own_batch, ..chosen? };
+            let chosen = before.filter(|found| found.row.fits)?.config;
+            let config = TrainerConfig { ranks, context_ranks, batch: own_batch, ..chosen };
             Some(simulated.of(&trial.as_is(&config)?))
         });
-        let Some(mut alone) = alone.or_else(|| simulated.smallest(&asked(1))) else {
+        let smallest = || simulated.closest(&asked(1)).map(|found| found.row);
+        let Some(mut alone) = alone.or_else(smallest) else {
             // It's what was asked for that can't be planned, or its part on one GPU.
             closest(scope, config, budget, device)?;
             return Err(Error::usage(
@@ -144,6 +138,12 @@ impl Scale {
     }
 }
 
+/// The faster of two steps, the first if they are alike.
+fn faster(best: Found, other: Found) -> Found {
+    let is_faster = other.row.step.step_s < (1.0 - ALIKE) * best.row.step.step_s;
+    if is_faster { other } else { best }
+}
+
 /// What a step is simulated with.
 struct Simulated<'a> {
     scope: &'a Scope,
@@ -153,34 +153,50 @@ struct Simulated<'a> {
     budget: u64,
 }
 
+/// A step, with what was chosen for it.
+struct Found {
+    row: Row,
+    config: TrainerConfig,
+}
+
 impl Simulated<'_> {
-    /// The step with choices that were made for another number of GPUs, where they fit.
-    fn again(&self, config: TrainerConfig) -> Option<(Row, TrainerConfig)> {
+    /// The step of `asked` with the choices that were made for another number of GPUs; `None` where others may be better: those that fitted
+    /// don't, or the smallest that didn't fit all but does.
+    fn again(&self, Found { row: before, config }: Found, asked: &TrainerConfig) -> Option<Found> {
+        let TrainerConfig { ranks, context_ranks, batch, .. } = *asked;
+        let config = TrainerConfig { ranks, context_ranks, batch, ..config };
         let row = self.of(&self.trial.as_is(&config)?);
-        row.fits.then_some((row, config))
+        let holds = match before.fits {
+            true => row.fits,
+            false => row.peak_bytes as f64 > TOO_LARGE * self.budget as f64,
+        };
+        holds.then_some(Found { row, config })
     }
 
-    /// The fastest step that fits, of all stages, with what was chosen.
-    fn fastest(&self, asked: &TrainerConfig) -> Option<(Row, TrainerConfig)> {
-        let mut best: Option<(Row, TrainerConfig)> = None;
-        for config in sharded(self.scope, asked) {
-            let Some(planned) = self.trial.fitting(&config, self.budget) else { continue };
-            let row = self.of(&planned);
-            let faster = |(best, _): &(Row, TrainerConfig)| {
-                row.step.step_s < (1.0 - ALIKE) * best.step.step_s
-            };
-            if best.as_ref().is_none_or(faster) {
-                best = Some((row, planned.config().clone()));
-            }
-        }
-        best
-    }
-
-    /// The step of the fewest bytes, of all stages, none of which fits.
-    fn smallest(&self, asked: &TrainerConfig) -> Option<Row> {
+    /// The fastest step that fits, of all stages.
+    fn fastest(&self, asked: &TrainerConfig) -> Option<Found> {
         let stages = sharded(self.scope, asked).into_iter();
-        let planned = stages.filter_map(|config| self.trial.closest(&config, self.budget));
-        planned.map(|closest| self.of(&closest.planned)).min_by_key(|row| row.peak_bytes)
+        let fitting = stages.filter_map(|config| self.trial.fitting(&config, self.budget));
+        fitting.map(|planned| self.found(&planned)).reduce(faster)
+    }
+
+    /// The fastest step that fits, of all stages, or else that of the fewest bytes.
+    fn closest(&self, asked: &TrainerConfig) -> Option<Found> {
+        let stages = sharded(self.scope, asked).into_iter();
+        let closest = stages.filter_map(|config| self.trial.closest(&config, self.budget));
+        closest.map(|closest| self.found(&closest.planned)).reduce(|best, other| {
+            match (best.row.fits, other.row.fits) {
+                (true, true) => faster(best, other),
+                (true, false) => best,
+                (false, true) => other,
+                (false, false) if other.row.peak_bytes < best.row.peak_bytes => other,
+                (false, false) => best,
+            }
+        })
+    }
+
+    fn found(&self, planned: &Planned) -> Found {
+        Found { row: self.of(planned), config: planned.config().clone() }
     }
 
     /// What a plan comes to.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tightrope_nn::{Free, TrainerConfig};
 
 use crate::machine;
-use crate::model::{encoder, language};
+use crate::model::reads_text;
 use crate::rates::Store;
 use crate::settings::{
     Allow, Bytes, Chunk, LIST, MicroBatch, Origin, Recompute, Settings, Sharding, find,
@@ -77,8 +77,7 @@ impl Scope {
     /// Words of the command line that train the preset `name` on sequences as long as those of `config`.
     pub fn preset_words(&self, name: &str, config: &TrainerConfig) -> String {
         let mut words = format!("--preset {name}");
-        let reads_text = language(config).is_some() || encoder(config).is_some();
-        if reads_text && !self.own_sizes.contains(&CONTEXT) {
+        if reads_text(config) && !self.own_sizes.contains(&CONTEXT) {
             words += &format!(" --context {}", config.model.seq_len());
         }
         let kept = [CONTEXT, VOCAB, TOKENIZER];

@@ -1,13 +1,14 @@
-//! Labelled texts as the data of a run: an encoder classifies them.
+//! Labelled texts as the data of a run: an encoder or a decoder classifies them.
 
 use anyhow::anyhow;
 use tightrope_data::{
     Classes, DataState, LabelledRows, LabelledTexts, Loader, LoaderConfig, PaddedTexts, RowFormat,
     TextBatch, Tokenizer, is_labelled,
 };
-use tightrope_nn::{BertConfig, Done, TrainerConfig};
+use tightrope_nn::{Done, TrainerConfig};
 
 use super::context::Context;
+use crate::classifies::Classifies;
 use crate::error::{Error, Help as _, Result};
 use crate::run::{Batches, Epoch, HeldOut, Samples};
 use crate::settings::{self, Settings};
@@ -16,16 +17,18 @@ use crate::units::{human_count, plural};
 /// Least tokens of a sequence: those around two texts, and one of a text.
 const LEAST: usize = 4;
 
-/// Opens the labelled texts that the settings of an encoder name, where it classifies them; `None` where it predicts masked tokens.
-/// `base` is the model that it starts from.
+/// Opens the labelled texts that the settings of a model of texts name, where it classifies them; `None` where it doesn't. `known` are the
+/// classes of the model that it starts from. Rows may be told by their columns unless it `classifies` by what is known already.
 ///
 /// # Errors
 /// Files that are missing, rows that can't be classified, and a format that an encoder doesn't read.
-pub(super) fn named(settings: &Settings, base: &BertConfig) -> Result<Option<LabelledTexts>> {
+pub(super) fn named(
+    settings: &Settings,
+    known: Option<Classifies>,
+    classifies: bool,
+) -> Result<Option<LabelledTexts>> {
     let data = &settings.data;
     let key = data.text_key.as_deref();
-    // Where the model is to classify, rows that can't be are refused by what they lack.
-    let classifies = base.classes.is_some() || settings.model.classes.is_some();
     let labelled = match data.format.unwrap_or_default() {
         RowFormat::Labelled => true,
         RowFormat::Text => false,
@@ -39,12 +42,27 @@ pub(super) fn named(settings: &Settings, base: &BertConfig) -> Result<Option<Lab
     if !labelled || data.files.is_empty() {
         return Ok(None);
     }
-    LabelledTexts::open(&data.files, key, classes(base).as_ref()).map(Some).map_err(Into::into)
+    let known = known.map(|known| known.classes);
+    LabelledTexts::open(&data.files, key, known.as_ref()).map(Some).map_err(Into::into)
 }
 
-/// The classes that a model knows, where it classifies.
-fn classes(model: &BertConfig) -> Option<Classes> {
-    model.classes.map(|count| Classes { count, names: model.labels.clone() })
+/// The labelled texts of a run of a model, which has `positions`. Format and context of the rows are added to the settings, and notes on them to the
+/// notes.
+///
+/// # Errors
+/// As [`Labelled::open`].
+pub(super) fn opened(
+    settings: &mut Settings,
+    (classifies, positions): (Classifies, usize),
+    (opened, tokenizer): (Option<LabelledTexts>, Tokenizer),
+    notes: &mut Vec<String>,
+) -> Result<Box<dyn Batches>> {
+    settings.data.format = Some(RowFormat::Labelled);
+    let context = Context::asked(settings, positions);
+    let labelled = Labelled::open(&settings.data, classifies, opened, tokenizer, context)?;
+    settings.model.context = Some(labelled.context());
+    notes.extend(labelled.notes());
+    Ok(Box::new(labelled))
 }
 
 /// Labelled texts, as tokens.
@@ -53,24 +71,26 @@ pub struct Labelled {
     rows: LabelledRows,
     train: LabelledRows,
     held_out: LabelledRows,
-    classes: Classes,
+    classifies: Classifies,
     origin: String,
     holdout: f64,
     loader: Option<Loader<TextBatch>>,
     context: usize,
     /// A note on the choice of the context, unless the settings name it.
     context_note: Option<String>,
+    /// A note on names of classes.
+    classes_note: Option<String>,
 }
 
 impl Labelled {
-    /// Encodes the texts that the settings name for `model`, or those that are `opened` already, for sequences of this context.
+    /// Encodes the texts that the settings name for a model, or those that are `opened` already, for sequences of this context.
     ///
     /// # Errors
-    /// Files and rows that can't be read, by name and number; labels that the model doesn't know; and a tokenizer that isn't an
-    /// encoder's.
+    /// Files and rows that can't be read, by name and number; labels that the model doesn't know; and a tokenizer without the tokens that
+    /// an encoder reads.
     pub fn open(
         data: &settings::Data,
-        model: &BertConfig,
+        classifies: Classifies,
         opened: Option<LabelledTexts>,
         tokenizer: Tokenizer,
         asked: Context,
@@ -85,10 +105,10 @@ impl Labelled {
             Some(texts) => texts,
             None => {
                 let key = data.text_key.as_deref();
-                LabelledTexts::open(&data.files, key, classes(model).as_ref())?
+                LabelledTexts::open(&data.files, key, Some(&classifies.classes))?
             }
         };
-        let rows = texts.encode(&tokenizer, asked.most())?;
+        let rows = texts.encode(&tokenizer, classifies.reader, asked.most())?;
         // A row that was cut has as many tokens as there may be.
         let context = asked.tokens(rows.longest()).max(LEAST);
         let context_note = asked.note(context, rows.longest());
@@ -98,19 +118,20 @@ impl Labelled {
             [file] => file.display().to_string(),
             files => format!("{} files", files.len()),
         };
-        let classes = texts.classes().clone();
+        let classifies = Classifies { classes: texts.classes().clone(), ..classifies };
         let loader = None;
         Ok(Self {
             tokenizer,
             rows,
             train,
             held_out,
-            classes,
+            classifies,
             origin,
             holdout,
             loader,
             context,
             context_note,
+            classes_note: texts.note().map(str::to_owned),
         })
     }
 
@@ -127,7 +148,8 @@ impl Labelled {
     /// What there is to tell: rows that were cut, and how much of a sequence is padding.
     pub fn notes(&self) -> Vec<String> {
         let (cut, context) = (self.rows.cut(), self.context);
-        let mut notes: Vec<String> = self.context_note.iter().cloned().collect();
+        let mut notes: Vec<String> =
+            self.context_note.iter().chain(&self.classes_note).cloned().collect();
         if cut > 0 {
             let rows = plural(cut, "row is", "rows are");
             notes.push(format!("{rows} cut to the context of {context} tokens"));
@@ -207,7 +229,7 @@ impl Batches for Labelled {
     }
 
     fn classes(&self) -> Option<&Classes> {
-        Some(&self.classes)
+        Some(&self.classifies.classes)
     }
 
     fn describe(&self) -> String {
@@ -216,7 +238,7 @@ impl Batches for Labelled {
             self.origin,
             human_count(self.train.len() as f64),
             human_count(self.held_out.len() as f64),
-            self.classes.count,
+            self.classifies.classes.count,
             self.tokenizer.name(),
         )
     }
@@ -234,7 +256,8 @@ pub(super) fn refuse_on_decoder(settings: &Settings) -> Result<()> {
     }
     Err(Error::usage(
         anyhow!("the rows have a `label`, and the model classifies nothing"),
-        "give --format text to train on the texts alone, or name an encoder with --init to classify them",
+        "give --format text to train on the texts alone, or --set model.classes=N to classify them, as an encoder does and a model whose \
+         class is named …ForSequenceClassification",
     ))
 }
 

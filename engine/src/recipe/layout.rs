@@ -3,8 +3,10 @@
 use tightrope_data::{RowFormat, row_format};
 use tightrope_nn::Architecture;
 
+use super::labelled;
 use super::model::Described;
-use super::{Context, First, Labelled, Read, chats, corpus};
+use super::{First, Read, chats, corpus};
+use crate::classifies::Classifies;
 use crate::error::Result;
 use crate::run::Batches as _;
 use crate::settings::Settings;
@@ -61,14 +63,24 @@ impl Layout {
                     chats::laid_out(settings, &read, tokenizer, (model.context, model.vocab))?
                         .shorter();
             }
+            Architecture::Classifier(model) => {
+                let Some(texts) = texts else { return Ok(()) };
+                let own = corpus::of_vocabulary(settings, model.decoder.vocab)?;
+                settings.data.tokenizer = settings.data.tokenizer.take().or(own.map(str::to_owned));
+                let tokenizer = corpus::tokenizer(settings, model.decoder.vocab)?;
+                let described = (Classifies::of_decoder(model), model.decoder.context);
+                labelled::opened(settings, described, (Some(texts), tokenizer), &mut vec![])?;
+            }
             Architecture::Bert(model) => {
                 let names_tokenizer =
                     settings.data.tokenizer.is_some() || settings.model.init.is_some();
-                let Some(texts) = texts.filter(|_| names_tokenizer) else { return Ok(()) };
+                let texts = texts.filter(|_| names_tokenizer);
+                let (Some(texts), Some(classifies)) = (texts, Classifies::of_encoder(model)) else {
+                    return Ok(());
+                };
                 let tokenizer = corpus::encoder_tokenizer(settings, model.vocab)?;
-                let context = Context::asked(settings, model.context);
-                let rows = Labelled::open(&settings.data, model, Some(texts), tokenizer, context)?;
-                settings.model.context = Some(rows.context());
+                let described = (classifies, model.context);
+                labelled::opened(settings, described, (Some(texts), tokenizer), &mut vec![])?;
             }
             Architecture::Vit(_) => {}
         }

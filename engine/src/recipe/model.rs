@@ -4,11 +4,17 @@ use std::mem::discriminant;
 use std::path::Path;
 
 use anyhow::anyhow;
+#[cfg(not(target_family = "wasm"))]
+use tightrope_data::{Classes, Tokenizer};
 use tightrope_data::{ImageDataset, ImageShape, RowFormat};
 use tightrope_nn::defaults::{self, Sizes};
-use tightrope_nn::{Architecture, BertConfig, ModelConfig, VitConfig};
+use tightrope_nn::{Architecture, BertConfig, ClassifierConfig, ModelConfig, VitConfig};
 
 use super::{LabelledTexts, images};
+#[cfg(not(target_family = "wasm"))]
+use super::{corpus, labelled};
+#[cfg(not(target_family = "wasm"))]
+use crate::classifies::Classifies;
 use crate::error::{Error, Result};
 use crate::settings::{self, Extents, Family, LIST, ModelFamily, Reads, Setting, Settings};
 use crate::weights::source::{Source, config_of};
@@ -48,26 +54,56 @@ pub fn described(settings: &Settings) -> Result<Described> {
         (None, None, Some(ModelFamily::Vit)) => Architecture::preset(defaults::VIT)?,
         (None, None, Some(ModelFamily::Bert)) => Architecture::preset(defaults::BERT)?,
     };
-    check_keys(settings, &base)?;
-    let agree = || own.init.as_ref().map_or(Ok(()), |init| agrees(settings, &base, init));
+    let agree =
+        |base: &Architecture| own.init.as_ref().map_or(Ok(()), |init| agrees(settings, base, init));
     match &base {
         Architecture::Language(sizes) => {
             let sizes = ModelConfig { vocab: grown(settings, sizes.vocab)?, ..sizes.clone() };
             let model = language(settings, &sizes)?;
-            model.check()?;
             let base = Architecture::Language(sizes);
-            own.init.as_ref().map_or(Ok(()), |init| agrees(settings, &base, init))?;
+            // Whatever its head was for.
+            #[cfg(not(target_family = "wasm"))]
+            if own.classes.is_some() {
+                agree(&base)?;
+                let described = classifier(settings, model, None)?;
+                check_keys(settings, &described.model)?;
+                described.model.check()?;
+                return Ok(described);
+            }
+            check_keys(settings, &base)?;
+            let model = Architecture::Language(model);
+            model.check()?;
+            agree(&base)?;
             Ok(Described::known(model))
         }
+        #[cfg(target_family = "wasm")]
+        Architecture::Classifier(_) => Err(Error::usage(
+            anyhow!("the model classifies texts, and a browser reads no rows with labels"),
+            "train it with the command",
+        )),
+        #[cfg(not(target_family = "wasm"))]
+        Architecture::Classifier(own) => {
+            check_keys(settings, &base)?;
+            let vocab = grown(settings, own.decoder.vocab)?;
+            let decoder = ModelConfig { vocab, ..own.decoder.clone() };
+            let base = ClassifierConfig { decoder, ..own.clone() };
+            agree(&Architecture::Classifier(base.clone()))?;
+            let model = language(settings, &base.decoder)?;
+            let described = classifier(settings, model, Some(&base))?;
+            described.model.check()?;
+            Ok(described)
+        }
         Architecture::Vit(sizes) => {
+            check_keys(settings, &base)?;
             // Images are opened in the size that the model reads.
-            agree()?;
+            agree(&base)?;
             let described = vision(settings, sizes)?;
             described.model.check()?;
             Ok(described)
         }
         Architecture::Bert(sizes) => {
-            agree()?;
+            check_keys(settings, &base)?;
+            agree(&base)?;
             let described = encoder(settings, sizes)?;
             described.model.check()?;
             Ok(described)
@@ -75,11 +111,11 @@ pub fn described(settings: &Settings) -> Result<Described> {
     }
 }
 
-/// A language model, with the sizes of `base` where none are set. Unchecked.
-fn language(settings: &Settings, base: &ModelConfig) -> Result<Architecture> {
+/// A decoder, with the sizes of `base` where none are set. Unchecked.
+fn language(settings: &Settings, base: &ModelConfig) -> Result<ModelConfig> {
     let own = &settings.model;
     let sizes = Sizes { context: positions(own), vocab: vocab(settings)?, ..own.sizes() };
-    Ok(Architecture::Language(sizes.over(base)))
+    Ok(sizes.over(base))
 }
 
 /// Tokens that a model is to know, where the settings or their tokenizer say how many.
@@ -127,24 +163,100 @@ fn encoder(settings: &Settings, base: &BertConfig) -> Result<Described> {
     #[cfg(target_family = "wasm")]
     let texts: Option<LabelledTexts> = None;
     #[cfg(not(target_family = "wasm"))]
-    let texts = super::labelled::named(settings, &model)?;
-    #[cfg(not(target_family = "wasm"))]
-    if let Some(texts) = &texts {
-        let found = texts.classes();
-        (model.classes, model.labels) = (Some(found.count), found.names.clone());
-    }
-    if let Some(classes) = own.classes {
-        let found = model.classes.unwrap_or(0);
-        if found > classes {
-            let message = format!("`model.classes` is {classes}, and the labels make {found}");
-            let help = "leave `model.classes` out, or correct the labels";
-            return Err(settings.error(&["model.classes"], message, help).into());
+    let texts = {
+        // Rows that can't be classified are refused by what they lack, if the model is to classify them.
+        let classifies = base.classes.is_some() || own.classes.is_some();
+        let texts = labelled::named(settings, Classifies::of_encoder(&model), classifies)?;
+        if let Some(texts) = &texts {
+            let found = texts.classes();
+            (model.classes, model.labels) = (Some(found.count), found.names.clone());
         }
-        if found < classes {
-            (model.classes, model.labels) = (Some(classes), vec![]);
-        }
-    }
+        texts
+    };
+    let found = model.classes.map(|count| (count, model.labels.clone()));
+    (model.classes, model.labels) = match classes(settings, found)? {
+        Some((count, names)) => (Some(count), names),
+        None => (None, vec![]),
+    };
     Ok(Described { texts, ..Described::known(Architecture::Bert(model)) })
+}
+
+/// Number and names of a model's classes. `found` are those of the data, or of the model that it starts from; the settings may say more.
+///
+/// # Errors
+/// More classes than the settings say.
+pub(super) fn classes(
+    settings: &Settings,
+    found: Option<(usize, Vec<String>)>,
+) -> Result<Option<(usize, Vec<String>)>> {
+    let Some(said) = settings.model.classes else { return Ok(found) };
+    let count = found.as_ref().map_or(0, |(count, _)| *count);
+    if count > said {
+        let message = format!("`model.classes` is {said}, and the labels make {count}");
+        let help = "leave `model.classes` out, or correct the labels";
+        return Err(settings.error(&["model.classes"], message, help).into());
+    }
+    Ok(Some(found.filter(|_| count == said).unwrap_or((said, vec![]))))
+}
+
+/// The decoder of these sizes as the classifier that the settings describe, with the labelled texts that they name. `base` is the classifier
+/// that it starts from, if its head was one. Unchecked.
+///
+/// # Errors
+/// Rows that can't be classified; no classes, or more than the settings allow; and a model's files that can't be read.
+#[cfg(not(target_family = "wasm"))]
+fn classifier(
+    settings: &Settings,
+    decoder: ModelConfig,
+    base: Option<&ClassifierConfig>,
+) -> Result<Described> {
+    let format = settings.data.format.unwrap_or_default();
+    if !matches!(format, RowFormat::Auto | RowFormat::Labelled) {
+        let message = format!("`data.format` is {}, and the model classifies texts", format.name());
+        let help = "say labelled, or choose a model that continues text";
+        return Err(settings.error(&["data.format"], message, help).into());
+    }
+    let texts = labelled::named(settings, base.map(Classifies::of_decoder), true)?;
+    let of_texts = texts.as_ref().map(|texts| {
+        let Classes { count, names } = texts.classes().clone();
+        (count, names)
+    });
+    let found = of_texts.or(base.map(|base| (base.classes, base.labels.clone())));
+    let Some((classes, labels)) = classes(settings, found)? else {
+        return Err(Error::usage(
+            anyhow!("nothing says how many classes the model has"),
+            "name files of rows with a text and a label with --data, or say it with --set model.classes=N",
+        ));
+    };
+    let padding = match base.and_then(|base| base.padding) {
+        Some(padding) => Some(padding),
+        None => padding(settings, decoder.vocab)?,
+    };
+    let model = ClassifierConfig { decoder, classes, labels, padding };
+    Ok(Described { texts, ..Described::known(Architecture::Classifier(model)) })
+}
+
+/// The token that fills up texts for a new head: the one that the model's files name, else the tokenizer's, else the one that ends a text.
+/// transformers refuses batches of models that name none.
+#[cfg(not(target_family = "wasm"))]
+fn padding(settings: &Settings, vocab: usize) -> Result<Option<usize>> {
+    let asked = settings.data.tokenizer.as_deref();
+    let of_tokenizer = |tokenizer: &Tokenizer| {
+        let id = tokenizer.padding().or(tokenizer.eos());
+        id.map(|id| id as usize)
+    };
+    let Some(init) = &settings.model.init else {
+        let named = asked.or(corpus::of_vocabulary(settings, vocab)?);
+        let tokenizer = named.map(tokenizer::named).transpose()?;
+        return Ok(tokenizer.as_ref().and_then(of_tokenizer));
+    };
+    let source = Source::open(init)?;
+    let file = source.config_file()?.unwrap_or_default();
+    if let Some(id) = file["pad_token_id"].as_u64() {
+        return Ok(usize::try_from(id).ok());
+    }
+    let tokenizer = source.tokenizer_beside(asked)?;
+    Ok(tokenizer.as_ref().and_then(of_tokenizer))
 }
 
 /// A vision transformer, with the sizes of `base` where none are set. A new one has the data's classes, and where neither
@@ -193,6 +305,7 @@ fn vision(settings: &Settings, base: &VitConfig) -> Result<Described> {
 pub fn check_keys(settings: &Settings, model: &Architecture) -> Result<()> {
     let is = match model {
         Architecture::Language(_) => "a language model",
+        Architecture::Classifier(_) => "a decoder that classifies texts",
         Architecture::Vit(_) => "a vision transformer",
         Architecture::Bert(_) => "an encoder",
     };
@@ -204,7 +317,12 @@ pub fn check_keys(settings: &Settings, model: &Architecture) -> Result<()> {
             "leave `model.family` out, or name a preset or a directory of that family";
         return Err(settings.error(&["model.family"], message, HELP).into());
     }
-    let mut foreign = LIST.iter().filter(|it| it.reads.is_some_and(|reads| !reads.is_of(own)));
+    let is_of = |setting: &Setting, reads: Reads| match model {
+        // It has all sizes of a decoder.
+        Architecture::Classifier(_) => setting.table() == "model" || reads.is_of_classifier(),
+        _ => reads.is_of(own),
+    };
+    let mut foreign = LIST.iter().filter(|it| it.reads.is_some_and(|reads| !is_of(it, reads)));
     // A run's own file says every default.
     match foreign.find(|setting| settings.is_changed(setting.key)) {
         Some(Setting { key, reads, .. }) => {
@@ -236,8 +354,8 @@ pub fn agrees(settings: &Settings, model: &Architecture, dir: &Path) -> Result<(
         let asked = own.family.filter(|&asked| asked != found);
         asked.map(|asked| (asked.name().to_owned(), found.name().to_owned()))
     };
-    let differences = match model {
-        Architecture::Language(model) => vec![
+    let of_decoder = |model: &ModelConfig| {
+        vec![
             ("family", family(ModelFamily::Language(model.family))),
             ("layers", number(own.layers, model.layers)),
             ("channels", number(own.channels, model.channels)),
@@ -246,7 +364,15 @@ pub fn agrees(settings: &Settings, model: &Architecture, dir: &Path) -> Result<(
             ("hidden", number(own.hidden, model.hidden)),
             ("vocab", number(own.vocab, model.vocab)),
             ("tied", number(own.tied.map(usize::from), usize::from(model.tied))),
-        ],
+        ]
+    };
+    let differences = match model {
+        Architecture::Language(model) => of_decoder(model),
+        Architecture::Classifier(model) => {
+            let mut list = of_decoder(&model.decoder);
+            list.push(("classes", number(own.classes, model.classes)));
+            list
+        }
         Architecture::Vit(model) => vec![
             ("layers", number(own.layers, model.layers)),
             ("channels", number(own.channels, model.channels)),

@@ -126,7 +126,7 @@ fn read(bytes: Vec<u8>) -> tightrope_data::Result<(Reference, BTreeMap<String, S
 pub fn weights_of(settings: &Settings, start: &Start) -> Result<Option<String>> {
     let base = match start.base(settings.train.seed)? {
         Some(Base::Seed(seed)) => format!("seed {seed}"),
-        Some(Base::Model { fingerprint, .. }) => fingerprint,
+        Some(Base::Model { fingerprint, .. } | Base::Given { fingerprint }) => fingerprint,
         None => return Ok(None),
     };
     // A planner that may change the precision does it later, and adapters to start from are weights too.

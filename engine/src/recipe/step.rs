@@ -6,8 +6,8 @@ use anyhow::anyhow;
 use tightrope_core::Backend;
 use tightrope_core::plan::Options;
 use tightrope_nn::{
-    Architecture, Bert, BuildOptions, LanguageModel, LearningRate, Model, Offload, Planned,
-    Programs, Shard, TrainerConfig, Vit, defaults,
+    Architecture, BuildOptions, LanguageModel, LearningRate, Model, Offload, Planned, Programs,
+    Shard, TrainerConfig, defaults,
 };
 
 #[cfg(not(target_family = "wasm"))]
@@ -88,6 +88,10 @@ impl Step {
                 };
                 Self::with_model(settings, Arc::new(model), Some(text))
             }
+            Architecture::Classifier(sizes) => {
+                let context = settings.model.context.unwrap_or(sizes.decoder.context);
+                Self::with_model(settings, model.build(context)?, None)
+            }
             Architecture::Vit(_) => Self::with_model(settings, model.build(1)?, None),
             Architecture::Bert(sizes) => {
                 let context = settings.model.context.unwrap_or(sizes.context);
@@ -155,34 +159,80 @@ impl Step {
 pub(crate) fn filled(settings: &Settings, model: &Architecture) -> Result<Settings> {
     model::check_keys(settings, model)?;
     let mut settings = settings.clone();
-    match model {
-        Architecture::Language(model) => {
-            let context = context_within(&settings, model.context)?;
-            settings.model.fill(model);
-            settings.model.context = Some(context);
-            settings.train.fill(defaults::BATCH, defaults::STEPS, defaults::lr(model));
-        }
-        Architecture::Vit(model) => {
-            settings.model.fill_vit(model);
-            settings.train.fill(defaults::IMAGES, defaults::STEPS, defaults::vit_lr(model));
-        }
-        Architecture::Bert(model) => {
-            let context = context_within(&settings, model.context)?;
-            settings.model.fill_bert(model);
-            settings.model.context = Some(context);
-            let tuned = settings.model.init.is_some();
-            let lr = if tuned { defaults::TUNED_BERT_LR } else { defaults::bert_lr(model) };
-            settings.train.fill(defaults::TEXTS, defaults::STEPS, lr);
-        }
-    }
     if let (0, Some(dir)) = (settings.lora.rank, &settings.lora.init) {
         let found =
             adapters::config_of(dir).map_err(|error| Error::usage(error, adapters::KIND))?;
         settings.lora.take_on(found);
     }
+    match model {
+        Architecture::Language(model) => {
+            let context = context_within(&settings, model.context)?;
+            settings.model.fill(model);
+            settings.model.context = Some(context);
+        }
+        Architecture::Classifier(model) => {
+            let context = context_within(&settings, model.decoder.context)?;
+            settings.model.fill_classifier(model);
+            settings.model.context = Some(context);
+        }
+        Architecture::Vit(model) => settings.model.fill_vit(model),
+        Architecture::Bert(model) => {
+            let context = context_within(&settings, model.context)?;
+            settings.model.fill_bert(model);
+            settings.model.context = Some(context);
+        }
+    }
+    let batch = match model {
+        Architecture::Language(_) => defaults::BATCH,
+        Architecture::Classifier(_) | Architecture::Bert(_) => defaults::TEXTS,
+        Architecture::Vit(_) => defaults::IMAGES,
+    };
+    let lr = peak_rate(&settings, model);
+    settings.train.fill(batch, defaults::STEPS, lr);
+    train_head_of_classes(&mut settings, model);
     filled_adapters(&mut settings, &*model.build(1)?)?;
     settings.check()?;
     Ok(settings)
+}
+
+/// Peak learning rate of a run that names none: by width from random weights, else that of fine-tuning.
+pub(super) fn peak_rate(settings: &Settings, model: &Architecture) -> f64 {
+    if settings.model.init.is_none() {
+        return match model {
+            Architecture::Language(model) => defaults::lr(model),
+            Architecture::Classifier(model) => defaults::lr(&model.decoder),
+            Architecture::Vit(model) => defaults::vit_lr(model),
+            Architecture::Bert(model) => defaults::bert_lr(model),
+        };
+    }
+    let whole = match model {
+        Architecture::Vit(_) | Architecture::Bert(_) => defaults::TUNED_ENCODER_LR,
+        _ if settings.data.format == Some(RowFormat::Preference) => defaults::DPO_LR,
+        Architecture::Language(_) | Architecture::Classifier(_) => defaults::TUNED_LR,
+    };
+    if settings.lora.rank > 0 { whole * defaults::ADAPTERS_LR } else { whole }
+}
+
+/// Has the head of classes trained whole beside adapters, as PEFT does for the task type SEQ_CLS. Adapters to start from say themselves what is
+/// trained whole, and so does an empty list on the command line or in the settings of a run.
+fn train_head_of_classes(settings: &mut Settings, model: &Architecture) {
+    const HEADS: [&str; 2] = ["classifier", "score"];
+    let classifies = match model {
+        Architecture::Classifier(_) => true,
+        Architecture::Bert(model) => model.classes.is_some(),
+        Architecture::Language(_) | Architecture::Vit(_) => false,
+    };
+    let is_said = settings.is_said("lora.modules_to_save");
+    let lora = &mut settings.lora;
+    let saved = &mut lora.modules_to_save;
+    let says_none = is_said && saved.is_empty();
+    if classifies && lora.rank > 0 && lora.init.is_none() && !says_none {
+        for head in HEADS {
+            if !saved.iter().any(|known| known == head) {
+                saved.push(head.to_owned());
+            }
+        }
+    }
 }
 
 /// The length of sequences, which a model has `positions` for.
@@ -302,6 +352,7 @@ fn trainer_config(
         table_bits: memory.table_bits,
         weight_decay: train.weight_decay,
         clip: (train.clip > 0.0).then_some(train.clip),
+        neftune: train.neftune,
         options: Options {
             checkpoint: memory.recompute.choice().unwrap_or_default(),
             ..Options::default()
@@ -315,7 +366,8 @@ fn trainer_config(
         lora: settings.lora.adapters(),
         watch: vec![],
         // Scores of classes are what an image or a text is classified by.
-        logits: text.is_none() && (Vit::of(&*model).is_some() || Bert::of(&*model).is_some()),
+        logits: text.is_none()
+            && !matches!(Architecture::of(&*model), None | Some(Architecture::Language(_))),
         // Of the reference.
         losses: LanguageModel::of(&*model).is_some_and(LanguageModel::is_of_pairs),
         programs: Programs::Training,

@@ -7,6 +7,7 @@ use tightrope_data::{
 use tightrope_nn::{Architecture, Done, TrainerConfig};
 
 use super::piped;
+use crate::classifies::Classifies;
 use crate::error::{Error, Result};
 use crate::run::{Batches, Epoch, HeldOut, Question, Samples, Wait};
 use crate::settings::Settings;
@@ -30,7 +31,7 @@ pub(super) fn by_split(settings: &mut Settings, model: &Architecture) -> Result<
     }
     let Some(split) = held_out_split(&settings.data.files)? else { return Ok(None) };
     let trained = "of the folder's splits, the run is trained on `train`";
-    let classes = matches!(model, Architecture::Bert(model) if model.classes.is_some());
+    let classes = Classifies::of(model).is_some();
     let said = !settings.data.validation.is_empty() || settings.is_said("data.holdout");
     if classes || said || settings.data.format == Some(RowFormat::Preference) {
         return Ok(Some(format!("{trained} alone")));
@@ -49,9 +50,8 @@ pub(super) fn check(settings: &mut Settings, model: &Architecture) -> Result<()>
         return Ok(());
     }
     let reads_text = match model {
-        Architecture::Language(_) => true,
-        Architecture::Bert(model) => model.classes.is_none(),
-        Architecture::Vit(_) => false,
+        Architecture::Language(_) | Architecture::Bert(_) => Classifies::of(model).is_none(),
+        Architecture::Classifier(_) | Architecture::Vit(_) => false,
     };
     if !reads_text {
         let message = "`data.validation` names files of text, and the data has classes".to_owned();

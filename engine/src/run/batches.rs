@@ -4,7 +4,7 @@ use tightrope_data::{
     self as data, DataState, IGNORED, ImageBatch, ImageFormat, MaskedBatch, RowBatch, Tokenizer,
     ToyTask,
 };
-use tightrope_nn::inputs::{DOCUMENTS, POSITIONS, REFERENCE, TARGETS, TOKENS, TYPES};
+use tightrope_nn::inputs::{DOCUMENTS, LAST, POSITIONS, REFERENCE, TARGETS, TOKENS, TYPES};
 use tightrope_nn::{Batch, Done, IMAGES, LABELS, TrainerConfig, Values};
 
 use crate::error::Result;
@@ -43,12 +43,14 @@ pub struct Samples {
     /// What counts in the loss: samples, pairs of sequences, or tokens that are predicted.
     pub counted: usize,
     pub(super) numbers: Vec<(String, Numbers)>,
+    /// Positions of sequences that are padding; none is said of sequences without.
+    padding: Option<Vec<bool>>,
 }
 
 impl Samples {
     /// So many samples that give no input yet.
     pub fn new(counted: usize) -> Self {
-        Self { counted, numbers: Vec::new() }
+        Self { counted, numbers: Vec::new(), padding: None }
     }
 
     /// With the numbers of the input `name`.
@@ -57,17 +59,24 @@ impl Samples {
         self
     }
 
+    /// With the positions of its sequences that are padding.
+    fn with_padding(self, padding: Vec<bool>) -> Self {
+        Self { padding: Some(padding), ..self }
+    }
+
     /// Sequences of rows. A model of `packed` ones reads the row and the position of each token. Sequences with numbers are pairs, and
     /// the numbers their log-likelihoods under the reference.
     pub fn of_rows(batch: RowBatch, packed: bool) -> Self {
         let RowBatch { tokens, targets, documents, positions, numbers } = batch;
+        let padding: Vec<bool> = documents.iter().map(|&it| it == RowBatch::PADDING).collect();
         if !numbers.is_empty() {
             let pairs = targets.chunks((2 * targets.len() / numbers.len()).max(1));
             let pairs = pairs.filter(|pair| counted(pair) > 0).count();
             let samples = Self::new(pairs).with(TOKENS, tokens).with(TARGETS, targets);
-            return samples.with(REFERENCE, numbers);
+            return samples.with(REFERENCE, numbers).with_padding(padding);
         }
         let samples = Self::new(counted(&targets)).with(TOKENS, tokens).with(TARGETS, targets);
+        let samples = samples.with_padding(padding);
         match packed {
             true => samples.with(DOCUMENTS, documents).with(POSITIONS, positions),
             false => samples,
@@ -82,6 +91,9 @@ impl Samples {
     /// As the trainer takes them.
     pub fn batch(&self) -> Batch<'_> {
         let mut batch = Batch::new();
+        if let Some(padding) = &self.padding {
+            batch = batch.with_padding(padding);
+        }
         for (name, numbers) in &self.numbers {
             let values = match numbers {
                 Numbers::F32(numbers) => Values::F32(numbers),
@@ -112,8 +124,9 @@ impl From<MaskedBatch> for Samples {
     fn from(batch: MaskedBatch) -> Self {
         let MaskedBatch { tokens, documents, targets } = batch;
         let types = vec![0; tokens.len()];
+        let padding = documents.iter().map(|&it| it == 0).collect();
         let samples = Self::new(counted(&targets)).with(TOKENS, tokens).with(TYPES, types);
-        samples.with(DOCUMENTS, documents).with(TARGETS, targets)
+        samples.with(DOCUMENTS, documents).with(TARGETS, targets).with_padding(padding)
     }
 }
 
@@ -121,9 +134,18 @@ impl From<MaskedBatch> for Samples {
 impl From<data::TextBatch> for Samples {
     /// Labelled texts.
     fn from(batch: data::TextBatch) -> Self {
-        let data::TextBatch { tokens, types, documents, labels } = batch;
-        let samples = Self::new(counted(&labels)).with(TOKENS, tokens).with(TYPES, types);
-        samples.with(DOCUMENTS, documents).with(LABELS, labels)
+        let data::TextBatch { tokens, types, documents, last, labels } = batch;
+        let samples = Self::new(counted(&labels)).with(LABELS, labels);
+        if last.is_empty() {
+            let padding = documents.iter().map(|&it| it == 0).collect();
+            let samples = samples.with(TOKENS, tokens).with(TYPES, types);
+            return samples.with(DOCUMENTS, documents).with_padding(padding);
+        }
+        // Positions behind the last token of a text.
+        let positions = tokens.len() / last.len();
+        let behind = |&last: &i32| (0..positions).map(move |position| position as i32 > last);
+        let padding = last.iter().flat_map(behind).collect();
+        samples.with(TOKENS, tokens).with(LAST, last).with_padding(padding)
     }
 }
 

@@ -2,12 +2,16 @@
 
 use anyhow::anyhow;
 use serde::Serialize;
-#[cfg(not(target_family = "wasm"))]
-use tightrope_data::TextBatch;
 use tightrope_data::{IGNORED, drawn_digit};
+#[cfg(not(target_family = "wasm"))]
+use tightrope_data::{TextBatch, TextReader};
+#[cfg(not(target_family = "wasm"))]
+use tightrope_nn::Architecture;
 use tightrope_nn::TrainerConfig;
 
 use super::{Run, Samples};
+#[cfg(not(target_family = "wasm"))]
+use crate::classifies::Classifies;
 use crate::error::{Error, Help as _, Result};
 
 impl Run<'_> {
@@ -54,12 +58,13 @@ impl Run<'_> {
             else {
                 return Err(Error::usage(
                     anyhow!("the run's data isn't texts with labels"),
-                    "train an encoder, on rows with a text and a label",
+                    "train an encoder, or a decoder with classes, on rows with a text and a label",
                 ));
             };
             let (config, classes) = (self.config(), classes.count);
             let (context, batch) = (config.model.tokens(), config.micro_batch);
-            let batch = TextBatch::of(part, tokenizer, context, batch);
+            let reader = reader_of(config);
+            let batch = TextBatch::of(part, (tokenizer, reader), context, batch);
             let samples = batch.help("give other texts")?.into();
             found.extend(self.probabilities(&samples, part.len(), classes).await?);
         }
@@ -105,6 +110,13 @@ pub struct Seen {
     pub pixels: Vec<u8>,
     /// The classes, and the probability of each.
     pub classes: Vec<(String, f32)>,
+}
+
+/// Layout of a batch of texts for the model of `config`.
+#[cfg(not(target_family = "wasm"))]
+fn reader_of(config: &TrainerConfig) -> TextReader {
+    let classifies = Architecture::of(&*config.model).as_ref().and_then(Classifies::of);
+    classifies.map_or(TextReader::Encoder, |classifies| classifies.reader)
 }
 
 /// A pass's samples of these images; those that it lacks are black.

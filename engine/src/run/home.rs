@@ -147,11 +147,9 @@ impl Home {
         self.recorder.iter_mut().for_each(|recorder| recorder.log(stepped));
     }
 
-    /// Records an evaluation after `step`, unless the one that it repeats is there.
+    /// Records an evaluation after `step`, unless it repeats the last one.
     pub(super) fn evaluated(&mut self, step: u64, evaluation: &Evaluation) {
-        let lacking = |recorder: &&mut Recorder| !recorder.has_evaluation(step);
-        let recorder = self.recorder.iter_mut().find(lacking);
-        recorder.into_iter().for_each(|recorder| recorder.evaluated(step, evaluation));
+        self.recorder.iter_mut().for_each(|recorder| recorder.evaluated(step, evaluation));
     }
 
     /// Records a sample after `step`.

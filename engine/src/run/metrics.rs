@@ -111,12 +111,22 @@ impl MetricsFile {
 
     /// Whether there were lines when the file was opened, and none of an evaluation after `step`.
     pub fn lacks_evaluation(&self, step: u64) -> bool {
-        self.kept.length > 0 && self.kept.evaluated != Some(step)
+        self.kept.length > 0 && self.kept.evaluated.is_none_or(|(last, _)| last != step)
     }
 
-    /// Returns `true` if the last evaluation in the file when it was opened is that after `step`.
-    pub fn has_evaluation(&self, step: u64) -> bool {
-        self.kept.evaluated == Some(step)
+    /// Adds an evaluation, unless it's the last one in the file: a run that ends early, or that is taken up at its end, makes it again.
+    /// Returns `true` if it was added.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub fn add_evaluation(&mut self, evaluation: &HeldOutMetrics) -> anyhow::Result<bool> {
+        let last = (evaluation.step, evaluation.heldout_tokens);
+        let is_new = self.kept.evaluated != Some(last);
+        if is_new {
+            self.append(evaluation)?;
+            self.kept.evaluated = Some(last);
+        }
+        Ok(is_new)
     }
 
     /// Adds a line. It is handed to the operating system at once, so that a reader sees it and
@@ -155,8 +165,8 @@ impl MetricsFile {
 struct Kept {
     /// Its first bytes.
     length: u64,
-    /// Step of the last evaluation in them.
-    evaluated: Option<u64>,
+    /// Step of the last evaluation, and what it scored.
+    evaluated: Option<(u64, usize)>,
 }
 
 /// The lines up to and with those of `step`.
@@ -164,7 +174,7 @@ fn kept_through(file: &File, step: u64) -> anyhow::Result<Kept> {
     #[derive(Deserialize)]
     struct Line {
         step: u64,
-        heldout_tokens: Option<u64>,
+        heldout_tokens: Option<usize>,
     }
     let mut reader = BufReader::new(file);
     let (mut kept, mut number, mut broken) = (Kept::default(), 0, None);
@@ -186,7 +196,8 @@ fn kept_through(file: &File, step: u64) -> anyhow::Result<Kept> {
                     );
                 }
                 kept.length += length as u64;
-                kept.evaluated = line.heldout_tokens.map(|_| line.step).or(kept.evaluated);
+                kept.evaluated =
+                    line.heldout_tokens.map(|tokens| (line.step, tokens)).or(kept.evaluated);
             }
             // A power cut can leave lines of the right length but without their content, after the last that a checkpoint
             // put on the disk.
@@ -281,7 +292,13 @@ mod tests {
         assert!(!file.lacks_evaluation(0), "a new run owes nothing");
         let evaluation = Evaluation { loss: 1.5, tokens: 64, metrics: BTreeMap::new() };
         file.append(&at(10)).unwrap();
-        file.append(&HeldOutMetrics::new(10, &evaluation)).unwrap();
+        let evaluation = HeldOutMetrics::new(10, &evaluation);
+        assert!(file.add_evaluation(&evaluation).unwrap());
+        assert!(!file.add_evaluation(&evaluation).unwrap(), "it's there");
+        let of_all = HeldOutMetrics { heldout_tokens: 128, ..evaluation.clone() };
+        let mut again = MetricsFile::resume(dir.path(), 10).unwrap();
+        assert!(!again.add_evaluation(&evaluation).unwrap(), "it was there");
+        assert!(again.add_evaluation(&of_all).unwrap());
         file.append(&at(20)).unwrap();
         assert!(!MetricsFile::resume(dir.path(), 10).unwrap().lacks_evaluation(10));
         file.append(&at(20)).unwrap();

@@ -159,6 +159,6 @@ impl<'a> Parts<'a> {
         }
         let (found, _) = latest_complete(dir).help("name another run, or start a new one")?;
         continues::check(&found, self.planned.config().seed, &*self.data)?;
-        Ok(Self { start: Start::Own(Box::new(found)), ..self })
+        Ok(Self { start: Start::Own(Box::new(found), None), ..self })
     }
 }

@@ -44,11 +44,6 @@ impl Recorder {
         self.metrics.as_ref().is_some_and(|metrics| metrics.lacks_evaluation(step))
     }
 
-    /// Returns `true` if the evaluation after `step` was there when the run was taken up.
-    pub fn has_evaluation(&self, step: u64) -> bool {
-        self.metrics.as_ref().is_some_and(|metrics| metrics.has_evaluation(step))
-    }
-
     /// What couldn't be written since the last time.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
@@ -84,9 +79,16 @@ impl Recorder {
         });
     }
 
-    /// Records an evaluation after `step`.
+    /// Records an evaluation after `step`, unless it repeats the last one.
     pub fn evaluated(&mut self, step: u64, evaluation: &Evaluation) {
-        self.append(&HeldOutMetrics::new(step, evaluation));
+        let mut is_new = true;
+        self.metrics(|file| {
+            is_new = file.add_evaluation(&HeldOutMetrics::new(step, evaluation))?;
+            Ok(())
+        });
+        if !is_new {
+            return;
+        }
         let others = evaluation.metrics.iter().map(|(name, value)| (name.as_str(), *value));
         self.events(|events| {
             let mut curves = [("loss", evaluation.loss)].into_iter().chain(others);

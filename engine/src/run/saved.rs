@@ -39,7 +39,7 @@ impl Described {
     ) -> Result<()> {
         let path = match base {
             Base::Model { path, .. } => path.to_str(),
-            Base::Seed(_) => None,
+            Base::Seed(_) | Base::Given { .. } => None,
         };
         let Some(file) = adapters::described(config, path, began)? else { return Ok(()) };
         self.files.retain(|(name, _)| name != adapters::CONFIG);

@@ -19,7 +19,7 @@ impl Run<'_> {
         #[cfg(not(target_family = "wasm"))]
         self.begin_step().await?;
         let stops = own.is_some() || self.cancel.is_requested();
-        let stops = self.with_trainer(async |trainer| Ok(trainer.any_rank(stops)?)).await?;
+        let stops = self.any_rank(stops).await?;
         Ok(stops.then(|| own.unwrap_or(Ended::Interrupted)))
     }
 
@@ -38,7 +38,11 @@ impl Run<'_> {
 
     /// Whether the run, on any of its ranks, was asked to stop.
     pub(super) async fn asked_to_stop(&mut self) -> Result<bool> {
-        let own = self.cancel.is_requested();
+        self.any_rank(self.cancel.is_requested()).await
+    }
+
+    /// True if `own` is on any rank.
+    pub(super) async fn any_rank(&mut self, own: bool) -> Result<bool> {
         match self.is_joined() {
             true => self.with_trainer(async |trainer| Ok(trainer.any_rank(own)?)).await,
             false => Ok(own),

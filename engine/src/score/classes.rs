@@ -9,6 +9,7 @@ use tightrope_nn::{Architecture, TrainerConfig};
 
 use crate::block_on;
 use crate::check;
+use crate::classifies::Classifies;
 use crate::error::{Error, Help as _, Result};
 use crate::generate::Loaded;
 use crate::recipe::Step;
@@ -51,19 +52,24 @@ impl Loaded {
         files: &[PathBuf],
     ) -> Result<Classified> {
         let shown = self.dir().display();
-        let (Architecture::Bert(model), Some(tokenizer)) = (&self.source.config, &self.tokenizer)
+        let (classifies, tokenizer) = match (&self.source.config, &self.tokenizer) {
+            (Architecture::Bert(model), _) if model.classes.is_none() => {
+                return Err(Error::usage(
+                    anyhow!("`{shown}` predicts masked tokens, and knows no classes"),
+                    "train it on rows with labels: `tightrope train --init` on it, with --data",
+                ));
+            }
+            (config, Some(tokenizer)) => (Classifies::of(config), Some(tokenizer)),
+            (_, None) => (None, None),
+        };
+        let (Some(Classifies { classes, reader }), Some(tokenizer)) = (classifies, tokenizer)
         else {
             return Err(Error::usage(
                 anyhow!("`{shown}` doesn't classify texts"),
-                "name an encoder that was trained on texts with labels",
+                "name a model that was trained on texts with labels",
             ));
         };
-        let Some(count) = model.classes else {
-            return Err(Error::usage(
-                anyhow!("`{shown}` predicts masked tokens, and knows no classes"),
-                "train it on rows with labels: `tightrope train --init` on it, with --data",
-            ));
-        };
+        let count = classes.count;
         let key = self.settings.data.text_key.as_deref().unwrap_or(Corpus::TEXT_KEY);
         let mut texts = Vec::new();
         documents(files, key, &mut |text| {
@@ -87,7 +93,7 @@ impl Loaded {
         for part in texts.chunks(batch) {
             let part: Vec<(&str, Option<&str>)> =
                 part.iter().map(|text| (text.as_str(), None)).collect();
-            let samples = TextBatch::of(&part, tokenizer, context, batch);
+            let samples = TextBatch::of(&part, (tokenizer, reader), context, batch);
             let samples: Samples = samples.help("give other texts")?.into();
             let (scores, shape) = block_on(trainer.logits(&samples.batch()))?;
             let row = shape.last().copied().unwrap_or(count).max(1);
@@ -95,9 +101,9 @@ impl Loaded {
             probabilities.extend(rows.map(|scores| softmax(&scores[..count.min(row)])));
             self.tell(probabilities.len(), texts.len());
         }
-        let classes = match model.labels.is_empty() {
+        let classes = match classes.names.is_empty() {
             true => (0..count).map(|class| class.to_string()).collect(),
-            false => model.labels.clone(),
+            false => classes.names,
         };
         Ok(Classified { classes, texts, probabilities })
     }

@@ -33,7 +33,9 @@ impl Settings {
 
     fn check_model(&self) -> Result<(), SettingsError> {
         let model = &self.model;
-        if let (Some(channels), Some(heads)) = (model.channels, model.heads) {
+        // A model on disk may have heads of any width.
+        let sizes = if model.init.is_none() { (model.channels, model.heads) } else { (None, None) };
+        if let (Some(channels), Some(heads)) = sizes {
             if !channels.is_multiple_of(heads) {
                 return Err(self.indivisible("model.channels", channels, "model.heads", heads));
             }

@@ -81,12 +81,12 @@ settings! {
         epochs: Option<f64>, "Passes over the data, or a part of one, in place of steps", [within(Positive), unset("3 over rows, labelled texts and images of one's own, without steps"), flag("epochs", "N"), only(STEPS), elsewhere(&["num_train_epochs", "num_epochs", "max_epochs"]), numbers_only()];
         patience: u64 = 0, "Evaluations in a row without a lower held-out loss that end the run; 0 is no end", [at_least(0), flag("patience", "N"), only(RUN), elsewhere(&["early_stopping_patience", "early_stopping_rounds"])];
         optimizer: UpdateRule, "Update rule", [flag("optimizer", "RULE"), only(STEPS), page("Optimizer")];
-        lr: Option<f64>, "Peak learning rate", [unset(PRESET), flag("lr", "RATE"), only(STEPS), elsewhere(&["learning_rate"]), page("Learning rate"), numbers_only()];
+        lr: Option<f64>, "Peak learning rate", [unset("by the width; from init 2e-5, 1e-6 on preferences, 5e-5 for encoders; ten times as much for adapters"), flag("lr", "RATE"), only(STEPS), elsewhere(&["learning_rate"]), page("Learning rate"), numbers_only()];
         min_lr: Option<f64>, "Learning rate that the schedule ends at", [unset("a tenth of lr"), flag("min-lr", "RATE"), only(STEPS), page_more("Final rate"), page_empty("a tenth"), numbers_only()];
         warmup: Option<u64>, "Steps until the learning rate reaches lr", [at_least(0), unset("a twentieth of steps"), flag("warmup", "STEPS"), only(STEPS), elsewhere(&["warmup_steps"]), page_more("Warmup, steps"), page_empty("5 %"), numbers_only()];
         schedule: Schedule = Schedule::Cosine, "Learning rate after the warmup", [flag("schedule", "SHAPE"), only(STEPS), elsewhere(&["lr_scheduler", "lr_scheduler_type"]), page_more("Schedule"), numbers_only()];
-        weight_decay: f64 = defaults::WEIGHT_DECAY, "Decoupled decay of matrices", [flag("weight-decay", "X"), only(STEPS), page_more("Weight decay")];
-        beta1: f64 = defaults::BETA1, "Decay of the first moment", [within(Fraction), only(STEPS), page_more("Beta 1")];
+        weight_decay: f64 = defaults::WEIGHT_DECAY, "Decay of matrices: decoupled, but for SGD, which adds it to the gradient", [flag("weight-decay", "X"), only(STEPS), page_more("Weight decay")];
+        beta1: f64 = defaults::BETA1, "Decay of the first moment; momentum of SGD", [within(Fraction), only(STEPS), page_more("Beta 1")];
         beta2: f64 = defaults::BETA2, "Decay of the second moment", [within(Fraction), only(STEPS), page_more("Beta 2")];
         eps: f64 = defaults::EPS, "Term in the denominator of Adam", [within(Positive), only(STEPS), page_more("Epsilon")];
         clip: f64 = defaults::CLIP, "Largest gradient norm; 0 is no clipping", [flag("clip", "NORM"), only(STEPS), elsewhere(&["grad_clip", "max_grad_norm"]), page_more("Clip norm at")];
@@ -94,6 +94,7 @@ settings! {
         teacher: Option<PathBuf>, "Hugging Face directory or checkpoint of a language model with the same tokenizer that the model learns of, by distillation", [reads(CAUSAL), unset("no teacher"), flag("teacher", "DIR"), only(STEPS), passing(), elsewhere(&["teacher_model", "teacher_model_name_or_path"])];
         teacher_temperature: f64 = defaults::TEMPERATURE, "What the logits of model and teacher are divided by", [reads(CAUSAL), within(Positive), flag("teacher-temperature", "T"), only(STEPS), numbers_only()];
         soft_share: f64 = defaults::SOFT_SHARE, "Share of the teacher's soft targets in the loss: 1 is without the data's own", [reads(CAUSAL), within(Share), flag("soft-share", "A"), only(STEPS)];
+        neftune: f64 = 0.0, "Noise on embeddings while training, uniform within neftune/√(tokens · channels) of 0 (NEFTune); 0 is none", [reads(TEXT), flag("neftune", "ALPHA"), only(STEPS), elsewhere(&["neftune_noise_alpha"])];
         freeze: Vec<String>, "Parameters that training leaves as they are, by name, where * stands for any characters: h.0.*, *.bias", [only(STEPS), elsewhere(&["frozen", "freeze_layers"])];
         seed: u64 = defaults::SEED, "Seed of weights, dropout, data order and samples", [at_least(0), at_most(i64::MAX), flag("seed", "N"), only(Command::DRAWS), page_more("Seed"), numbers_only()];
     }

@@ -8,7 +8,9 @@ use tightrope_core::plan;
 use tightrope_nn as nn;
 use tightrope_nn::defaults::{self, Sizes};
 use tightrope_nn::lora::Variant;
-use tightrope_nn::{BertConfig, LearningRate, ModelConfig, ModelFamily, VitConfig};
+use tightrope_nn::{
+    BertConfig, ClassifierConfig, LearningRate, ModelConfig, ModelFamily, VitConfig,
+};
 
 use super::{Extents, Lora, Model, Recompute, Train};
 
@@ -44,6 +46,12 @@ impl Model {
         self.vocab = Some(model.vocab);
         self.tied = Some(model.tied);
         self.dropout = Some(model.dropout);
+    }
+
+    /// Sets every size to that of a decoder that classifies texts.
+    pub fn fill_classifier(&mut self, model: &ClassifierConfig) {
+        self.fill(&model.decoder);
+        self.classes = Some(model.classes);
     }
 
     /// Sets every size to that of an encoder of text.

@@ -79,6 +79,11 @@ impl Reads {
         }
     }
 
+    /// Returns `true` if a setting of models that read this is one of a decoder that classifies texts.
+    pub const fn is_of_classifier(self) -> bool {
+        matches!(self, Self::Text | Self::Classes)
+    }
+
     /// Such a model, with its article.
     pub const fn model(self) -> &'static str {
         match self {

@@ -151,6 +151,7 @@ clip = 1.0
 dpo_beta = 0.1
 teacher_temperature = 2.0
 soft_share = 0.5
+neftune = 0.0
 freeze = []
 seed = 1337
 

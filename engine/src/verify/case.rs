@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `tokens` | of a language model: ids, (S·A + 1, B, T + 1): one batch for the gradients, then those of S steps of A micro-batches |
 //! | `tokens`, `types`, `documents` | of an encoder: ids, which of two texts each belongs to, and 1 for a token and 0 for padding, (S·A + 1, B, T) |
+//! | `tokens`, `last` | of a decoder that classifies: ids, (S·A + 1, B, T), and where each text's last token other than padding is, (S·A + 1, B) |
 //! | `targets` or `labels` | what it predicts: masked tokens, (S·A + 1, B, T), or classes, (S·A + 1, B) |
 //! | `images`, `labels` | of a vision transformer: (S·A + 1, B, channels, height, width) and (S·A + 1, B) |
 //! | `logits`, `loss`, `grad.*` | forward and backward pass over the first batch |
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use tightrope_core::Tensor;
 use tightrope_data::{SafeTensors, Weights, files, limits};
-use tightrope_nn::inputs::{DOCUMENTS, TARGETS, TOKENS, TYPES};
+use tightrope_nn::inputs::{DOCUMENTS, LAST, TARGETS, TOKENS, TYPES};
 use tightrope_nn::{
     self as nn, AdjustLr, Architecture, IMAGES, Import, LABELS, Lora, Model, Optimizer, Trainer,
 };
@@ -63,6 +64,8 @@ enum Recorded {
     Tokens { time: usize, ids: Vec<i32> },
     /// Ids, types and documents of B sequences, and what is to be predicted of them: masked tokens, or their classes.
     Encoded { ids: [Vec<i32>; 3], expected: Vec<i32> },
+    /// Ids of B texts, where the last token of each is, and its class.
+    Classified { ids: [Vec<i32>; 2], labels: Vec<i32> },
     /// Pixels of B images, and the class of each.
     Images { pixels: Vec<f32>, labels: Vec<i32> },
 }
@@ -118,6 +121,14 @@ impl Case {
                 );
                 let inputs = Recorded::Tokens { time, ids: tokens.to_i32()? };
                 (time, vec![batch, time, config.vocab], inputs)
+            }
+            Architecture::Classifier(config) => {
+                let time = settings.size("seq")?;
+                let tokens = shaped("tokens", &[batches, batch, time])?.to_i32()?;
+                let of_texts = |name| anyhow::Ok(shaped(name, &[batches, batch])?.to_i32()?);
+                let (last, labels) = (of_texts("last")?, of_texts("labels")?);
+                let inputs = Recorded::Classified { ids: [tokens, last], labels };
+                (time, vec![batch, config.classes], inputs)
             }
             Architecture::Bert(config) => {
                 let time = settings.size("seq")?;
@@ -184,6 +195,13 @@ impl Case {
                 let samples = Samples::new(count).with(name, part(expected));
                 let names = [TOKENS, TYPES, DOCUMENTS].into_iter().zip(ids);
                 names.fold(samples, |samples, (name, ids)| samples.with(name, part(ids)))
+            }
+            Recorded::Classified { ids: [tokens, last], labels } => {
+                let time = self.model.tokens();
+                let tokens = tokens[first * time..][..count * time].to_vec();
+                let part = |numbers: &[i32]| numbers[first..][..count].to_vec();
+                let samples = Samples::new(count).with(TOKENS, tokens).with(LAST, part(last));
+                samples.with(LABELS, part(labels))
             }
             Recorded::Images { pixels, labels } => {
                 let size = pixels.len() / labels.len();

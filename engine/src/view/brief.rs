@@ -11,7 +11,7 @@ use super::summary::copied_text;
 use crate::model::{self, Unit};
 use crate::rates::Known;
 use crate::recipe::Planned;
-use crate::units::{exact_bytes, human_bytes, human_count, human_time, plural};
+use crate::units::{exact_bytes, human_bytes, human_count, human_rate, human_time, plural};
 
 /// What is about to be allocated, in a line.
 pub fn memory(plan: &Plan) -> String {
@@ -76,13 +76,14 @@ pub fn brief(planned: &Planned, known: &Known) -> String {
     line(
         "training",
         format!(
-            "{steps} steps of {tokens} {} ({} in all), {sequences}in {} of {}{}, {}",
+            "{steps} steps of {tokens} {} ({} in all), {sequences}in {} of {}{}, {} with a peak learning rate of {}",
             unit.many,
             human_count(steps as f64 * tokens as f64),
             plural(config.accumulation(), "micro-batch", "micro-batches"),
             config.micro_batch,
             on_each(config.ranks),
             config.optimizer.name(),
+            human_rate(rate.lr),
         ),
     );
     let (peak, classes) = (human_bytes(report.peak_bytes), by_class(&report));

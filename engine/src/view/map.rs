@@ -47,6 +47,9 @@ const LINE: usize = 80;
 /// Boxes lower than this would only make the file larger.
 const LOWEST: f64 = 0.2;
 
+/// Style of a picture that is made narrower where there is less room, and isn't cut off.
+pub(super) const FITTING: &str = "max-width:100%;height:auto";
+
 /// The plans side by side on one scale, each with its bytes by class.
 pub fn svg(panels: &[Panel<'_>]) -> String {
     let scale = panels.iter().map(|panel| panel.plan.peak_bytes).max().unwrap_or(0).max(1) as f64;
@@ -54,7 +57,7 @@ pub fn svg(panels: &[Panel<'_>]) -> String {
     let height = TOP + HEIGHT + BELOW;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
-         width=\"{width:.0}\" height=\"{height:.0}\" font-family=\"sans-serif\" font-size=\"12\" \
+         width=\"{width:.0}\" height=\"{height:.0}\" style=\"{FITTING}\" font-family=\"sans-serif\" font-size=\"12\" \
          fill=\"#888\" role=\"img\">\n<title>Memory of a training step over time, by class of tensor\
          </title>\n"
     );

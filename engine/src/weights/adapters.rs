@@ -81,6 +81,7 @@ pub(crate) fn described(
     own["task_type"] = match Architecture::of(&*config.model) {
         Some(Architecture::Language(_)) => "CAUSAL_LM".into(),
         Some(Architecture::Bert(model)) if model.classes.is_some() => "SEQ_CLS".into(),
+        Some(Architecture::Classifier(_)) => "SEQ_CLS".into(),
         _ => Value::Null,
     };
     let original = match (start.source(), &places.adapters) {

@@ -298,6 +298,8 @@ pub(crate) fn config(original: Option<&Value>, model: &Architecture) -> Value {
     let read = Architecture::from_hf(&Value::Object(file.clone())).map(|read| read.to_hf());
     let (Value::Object(own), Ok(Value::Object(before))) = (&own, read) else { return own };
     let mut merged: Map<String, Value> = file.clone();
+    // Quantized weights were dequantized where they were read.
+    merged.remove("quantization_config");
     for (key, value) in own {
         if before.get(key) != Some(value) {
             merged.insert(key.clone(), value.clone());

@@ -33,6 +33,7 @@ impl Source {
         Ok(match self.base() {
             None => Frozen::Own(self),
             Some(Base::Seed(seed)) => Frozen::Seed(*seed),
+            Some(Base::Given { .. }) => return Err(self.given_elsewhere()),
             Some(Base::Model { path, fingerprint }) => {
                 let found = self.find_base(path, fingerprint, places.model.as_deref())?;
                 Frozen::Elsewhere(Box::new(found))
@@ -52,26 +53,36 @@ impl Frozen<'_> {
             Self::Elsewhere(source) => &**source,
             Self::Seed(seed) => return Ok(Open::Seed(*seed)),
         };
+        // A head that a run of adapters made anew lies with them.
+        let matched = |names: Vec<&str>| match self {
+            Self::Elsewhere(_) => Import::starting(model, names),
+            _ => Import::new(model, names),
+        };
         let grown = source.grown(model, places)?;
         Ok(match &source.checkpoint {
             Some(checkpoint) => {
                 let weights = &checkpoint.model;
-                Open::Checkpoint(Import::new(model, weights.names())?, weights, grown)
+                Open::Checkpoint(matched(weights.names().collect())?, weights, grown)
             }
             None => {
                 let weights = Weights::open(&source.dir)?;
-                Open::Files(Import::new(model, weights.names())?, weights, grown)
+                Open::Files(matched(weights.names().collect())?, weights, grown)
             }
         })
     }
 }
 
 impl Open<'_> {
-    /// The values of one of the model's parameters.
+    /// The values of one of the model's parameters: zeros of one that lies with adapters alone.
     ///
     /// # Errors
-    /// Values that are missing, of another shape, or not finite.
+    /// Values that are of another shape, or not finite.
     pub(crate) fn read(&self, parameter: &Parameter) -> anyhow::Result<Vec<f32>> {
+        if let Self::Checkpoint(import, ..) | Self::Files(import, ..) = self
+            && !import.has(parameter)
+        {
+            return Ok(vec![0.0; parameter.elements()]);
+        }
         Ok(match self {
             Self::Seed(seed) => initial_values(parameter, *seed),
             Self::Checkpoint(import, weights, grown) => import.read(parameter, &mut |name| {

@@ -5,7 +5,7 @@
 //! them with a mean of 0 and the standard deviation `initializer_range` of `config.json`.
 
 use serde_json::Value;
-use tightrope_nn::{Architecture, LanguageModel, Model, Parameter, initial_values};
+use tightrope_nn::{Architecture, Classifier, LanguageModel, Model, Parameter, initial_values};
 
 use super::{Places, Source};
 use crate::error::Result;
@@ -37,9 +37,12 @@ impl Source {
     pub(crate) fn grown(&self, model: &dyn Model, places: &Places) -> Result<Grown> {
         let from = match &self.config {
             Architecture::Language(config) => config.vocab,
-            _ => 0,
+            Architecture::Classifier(config) => config.decoder.vocab,
+            Architecture::Bert(_) | Architecture::Vit(_) => 0,
         };
-        let to = LanguageModel::of(model).map_or(from, |model| model.config().vocab.max(from));
+        let of_classifier = || Classifier::of(model).map(|model| model.config().decoder.vocab);
+        let of_model = LanguageModel::of(model).map(|model| model.config().vocab);
+        let to = of_model.or_else(of_classifier).map_or(from, |vocab| vocab.max(from));
         let drawn = (places.draws_rows && to > from).then(|| model.parameters());
         let config = if drawn.is_some() { self.config_file()? } else { None };
         let range = config.as_ref().and_then(|file: &Value| file["initializer_range"].as_f64());

@@ -7,15 +7,20 @@ use tightrope_data::{ImageShape, Normalization};
 /// Name of the file, beside the weights.
 pub const FILE: &str = "preprocessor_config.json";
 
+/// Classes of transformers that read it as this module does.
+const PROCESSORS: [&str; 3] = ["ViTImageProcessor", "ViTImageProcessorFast", "ViTFeatureExtractor"];
+/// Pillow's number of the only way to resample that is supported.
+const BILINEAR: u64 = 2;
+
 /// The file's text, as `ViTImageProcessor` reads it.
 pub fn text(normalization: &Normalization, shape: ImageShape) -> Vec<u8> {
     // As f64, each is written with all its digits, and read back as it was.
     let exact = |values: &[f32]| values.iter().copied().map(f64::from).collect::<Vec<_>>();
     let value = json!({
-        "image_processor_type": "ViTImageProcessor",
+        "image_processor_type": PROCESSORS[0],
         "do_resize": true,
         "size": { "height": shape.height, "width": shape.width },
-        "resample": 2,
+        "resample": BILINEAR,
         "do_rescale": true,
         "rescale_factor": 1.0 / 255.0,
         "do_normalize": true,
@@ -28,11 +33,31 @@ pub fn text(normalization: &Normalization, shape: ImageShape) -> Vec<u8> {
 /// What a file of this text says of images of so many `channels`. What it leaves out is as in `ViTImageProcessor`.
 ///
 /// # Errors
-/// Text that isn't JSON, pixels that aren't scaled to 0 to 1, and values for other channels.
+/// Text that isn't JSON, images that are resampled or cut otherwise than by a `ViTImageProcessor`, pixels that aren't scaled to 0 to 1, and
+/// values for other channels.
 pub fn read(text: &[u8], channels: usize) -> anyhow::Result<Normalization> {
     let value: Value =
         serde_json::from_slice(text).with_context(|| format!("`{FILE}` is not JSON"))?;
     let switch = |key: &str| value[key].as_bool().unwrap_or(true);
+    for key in ["image_processor_type", "feature_extractor_type"] {
+        let name = value[key].as_str().unwrap_or(PROCESSORS[0]);
+        let supported = PROCESSORS.join(", ");
+        ensure!(PROCESSORS.contains(&name), "`{FILE}`: `{key}` is {name}; supported: {supported}");
+    }
+    ensure!(
+        value["do_center_crop"] != json!(true),
+        "`{FILE}`: `do_center_crop` is true; supported: false"
+    );
+    let resample = &value["resample"];
+    ensure!(
+        !switch("do_resize") || resample.is_null() || *resample == json!(BILINEAR),
+        "`{FILE}`: `resample` is {resample}; supported: {BILINEAR}, which is bilinear"
+    );
+    let size = &value["size"];
+    ensure!(
+        !size.is_object() || size["height"].is_u64() && size["width"].is_u64(),
+        "`{FILE}`: `size` is {size}; supported: one of `height` and `width`"
+    );
     let scale = value["rescale_factor"].as_f64().unwrap_or(1.0 / 255.0);
     ensure!(
         switch("do_rescale") && (scale * 255.0 - 1.0).abs() < 1e-3,
@@ -90,6 +115,13 @@ mod tests {
     fn what_is_not_supported_is_named() {
         for (text, words) in [
             ("[", "is not JSON"),
+            (
+                r#"{"image_processor_type": "CLIPImageProcessor"}"#,
+                "is CLIPImageProcessor; supported",
+            ),
+            (r#"{"do_center_crop": true}"#, "`do_center_crop` is true"),
+            (r#"{"resample": 3}"#, "`resample` is 3; supported: 2"),
+            (r#"{"size": {"shortest_edge": 224}}"#, r#"`size` is {"shortest_edge":224}"#),
             (r#"{"rescale_factor": 1}"#, "`rescale_factor` is 1"),
             (r#"{"do_rescale": false}"#, "`rescale_factor`"),
             (r#"{"image_mean": [0.5, 0.5]}"#, "the images have 3 channels"),

@@ -10,22 +10,18 @@ use tightrope_data::{
     Base, Checkpoint, Gpt2, Normalization, Tokenizer, Weights, checkpoint, files, limits,
     weights_fingerprint,
 };
-use tightrope_nn::{Architecture, Import, Trainer, TrainerConfig};
+use tightrope_nn::{Architecture, Import, Parameter, Trainer, TrainerConfig};
 
-use super::{adapters, hub, preprocessor, tokenizer};
+use super::{adapters, config, hub, preprocessor, tokenizer};
 use crate::error::{Error, FILES, Help as _, Result, no_files};
 use crate::settings::{Origin, Settings};
 
-const CONFIG: &str = "config.json";
 const MANIFEST: &str = "manifest.json";
 const TOKENIZER: &str = "tokenizer.json";
 /// GPT-2's tokenizer, as its authors published it.
 const MERGES: &str = "merges.txt";
 /// The settings of a run, in its directory.
 pub const RUN_SETTINGS: &str = "run.toml";
-
-const KINDS: &str = "name a run directory, a checkpoint in one (checkpoints/step-N), an archive of one (.tar), \
-                     or a Hugging Face directory with config.json and model.safetensors or pytorch_model.bin";
 
 /// Where weights lie that a checkpoint doesn't hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,7 +89,7 @@ impl Source {
                 .help("name the run directory to use its newest complete checkpoint")?;
             return Self::of_checkpoint(checkpoint, Vec::new());
         }
-        let config = read_config(path)?;
+        let config = config::read(path)?;
         Ok(Self { dir: path.to_owned(), config, checkpoint: None, notes: Vec::new() })
     }
 
@@ -143,21 +139,35 @@ impl Source {
         let place = || format!("can't load the weights in `{}`", self.dir.display());
         let import = import.with_context(place).help(HELP)?;
         let list = model.parameters();
-        let lacking = list.iter().filter(|parameter| !import.has(parameter));
-        let names: Vec<&str> =
-            lacking.flat_map(|it| it.parts.iter().map(|part| part.name.as_str())).collect();
-        if names.is_empty() {
+        let lacking: Vec<&Parameter> =
+            list.iter().filter(|parameter| !import.has(parameter)).collect();
+        if lacking.is_empty() {
             return Ok(None);
         }
-        let (shown, names) = (self.dir.display(), names.join(", "));
-        if config.lora.is_some() {
-            return Err(Error::usage(
-                anyhow!(
-                    "`{shown}` has no {names}, which adapters would leave as random as they begin"
-                ),
-                "train all weights, or name a model with this head",
-            ));
+        let shown = self.dir.display();
+        let names = |list: &[&Parameter]| {
+            let parts = list.iter().flat_map(|parameter| &parameter.parts);
+            parts.map(|part| part.name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        if let Some(lora) = &config.lora {
+            let mut random = vec![];
+            for &parameter in &lacking {
+                // A head that is trained whole beside adapters is learned.
+                if lora.trained_whole(parameter)?.is_none() {
+                    random.push(parameter);
+                }
+            }
+            if !random.is_empty() {
+                return Err(Error::usage(
+                    anyhow!(
+                        "`{shown}` has no {}, which adapters would leave as random as they begin",
+                        names(&random)
+                    ),
+                    "train all weights, name a model with this head, or train it whole: --set lora.modules_to_save",
+                ));
+            }
         }
+        let names = names(&lacking);
         Ok(Some(format!(
             "`{shown}` has no {names}: they begin anew, and training is to learn them"
         )))
@@ -174,9 +184,11 @@ impl Source {
             }
             Some(_) if trainer.config().lora.is_none() => return Err(self.adapters_alone()),
             Some(Base::Seed(seed)) => trainer.initialise_from(*seed)?,
+            Some(Base::Given { .. }) => return Err(self.given_elsewhere()),
             Some(Base::Model { path, fingerprint }) => {
                 let init = places.model.as_deref();
-                self.find_base(path, fingerprint, init)?.load_weights(trainer, places, false)?;
+                // A head that the run made anew lies with the adapters.
+                self.find_base(path, fingerprint, init)?.load_weights(trainer, places, true)?;
             }
         }
         self.load_weights(trainer, places, false)
@@ -205,6 +217,17 @@ impl Source {
         Error::usage(
             anyhow!("`{}` holds adapters, and not the weights they are beside", self.dir.display()),
             "resume that run with --resume, or give --init the model that it began with",
+        )
+    }
+
+    /// The refusal of adapters beside weights that are in no file.
+    pub(super) fn given_elsewhere(&self) -> Error {
+        Error::usage(
+            anyhow!(
+                "the adapters in `{}` are beside weights that a program gave",
+                self.dir.display()
+            ),
+            "go on with them in that program",
         )
     }
 
@@ -334,7 +357,9 @@ impl Source {
         };
         let (size, vocab) = (tokenizer.vocab_size(), self.vocab()?);
         // A language model's may have ids past the embedding's rows, as those of published models of Gemma 3 have: the data is checked for them.
-        if size > vocab && !matches!(self.config, Architecture::Language(_)) {
+        let is_decoder =
+            matches!(self.config, Architecture::Language(_) | Architecture::Classifier(_));
+        if size > vocab && !is_decoder {
             return Err(Error::usage(
                 anyhow!("the tokenizer has {size} tokens, and the model knows {vocab}"),
                 "give the tokenizer that the model was trained with",
@@ -370,6 +395,7 @@ impl Source {
     pub(super) fn vocab(&self) -> Result<usize> {
         match &self.config {
             Architecture::Language(config) => Ok(config.vocab),
+            Architecture::Classifier(config) => Ok(config.decoder.vocab),
             Architecture::Bert(config) => Ok(config.vocab),
             Architecture::Vit(_) => Err(Error::usage(
                 anyhow!("`{}` holds a vision transformer, which reads no text", self.dir.display()),
@@ -529,50 +555,5 @@ pub fn config_of(path: &Path) -> Result<Architecture> {
     if is_run(path) || is_archive(path) || path.join(MANIFEST).exists() {
         return Ok(Source::open(path)?.config);
     }
-    read_config(path)
-}
-
-fn read_config(dir: &Path) -> Result<Architecture> {
-    let file = dir.join(CONFIG);
-    let text = files::read(&file, limits::DESCRIPTION)
-        .with_context(|| {
-            format!("`{}` is no model directory: can't read `{CONFIG}`", dir.display())
-        })
-        .map_err(|error| {
-            let help = hub::advice(dir).map_or(KINDS.to_owned(), |hub| format!("{KINDS}; {hub}"));
-            Error::usage(error, help)
-        })?;
-    let value = serde_json::from_slice(&text)
-        .with_context(|| format!("`{}` is not JSON", file.display()))
-        .help("fetch the file again")?;
-    let config = Architecture::from_hf(&value)
-        .with_context(|| format!("the model in `{}` can't be used", dir.display()))
-        .help("name another model; docs/models.md lists those that are read")?;
-    check_layers(dir, &config)?;
-    Ok(config)
-}
-
-/// Refuses a description of more layers than there are tensors, before a graph is made of them. Published models have fewer
-/// than 256, and are not opened for it.
-fn check_layers(dir: &Path, config: &Architecture) -> Result<()> {
-    const USUAL_LAYERS: usize = 256;
-    let layers = match config {
-        Architecture::Language(model) => model.layers,
-        Architecture::Vit(model) => model.layers,
-        Architecture::Bert(model) => model.layers,
-    };
-    if layers <= USUAL_LAYERS {
-        return Ok(());
-    }
-    // Weights that are missing or damaged are refused where they are read.
-    let Ok(weights) = Weights::open(dir) else { return Ok(()) };
-    let tensors = weights.names().len();
-    if layers <= tensors {
-        return Ok(());
-    }
-    let message = format!(
-        "`{}` describes {layers} layers in its {CONFIG}, and its weights are {tensors} tensors",
-        dir.display()
-    );
-    Err(Error::failed(anyhow!(message), "fetch the model again, or name another one"))
+    config::read(path)
 }

@@ -4,9 +4,10 @@ use anyhow::{Context as _, anyhow};
 use tightrope_data::{Base, Checkpoint, Normalization};
 use tightrope_nn::{Done, TrainError, Trainer};
 
+use super::given::{self, Given};
 use super::source::{Places, Source};
 use super::teacher;
-use crate::checkpoint::{done, load_optimizer, load_optimizer_of_both, load_weights};
+use crate::checkpoint::{done, load_optimizer, load_optimizer_of_both};
 use crate::error::{Error, Help as _, Result};
 use crate::settings::{Origin, Settings};
 
@@ -18,8 +19,10 @@ pub enum Start {
     Model(Box<Source>),
     /// A checkpoint of the run.
     Checkpoint(Box<Source>),
-    /// A checkpoint of a run of the program's own model.
-    Own(Box<Checkpoint>),
+    /// Weights that the program gave its own model.
+    Given(Given),
+    /// A checkpoint of a run of the program's own model, and the weights that the program gave it.
+    Own(Box<Checkpoint>, Option<Given>),
 }
 
 impl Start {
@@ -35,7 +38,8 @@ impl Start {
                 fingerprint: source.fingerprint()?,
             }),
             Self::Checkpoint(source) => source.base().cloned(),
-            Self::Own(checkpoint) => checkpoint.manifest.base.clone(),
+            Self::Given(given) => Some(given.base()),
+            Self::Own(checkpoint, _) => checkpoint.manifest.base.clone(),
         })
     }
 
@@ -48,7 +52,7 @@ impl Start {
             Self::Model(source) | Self::Checkpoint(source) => {
                 source.normalization(channels).map(Some)
             }
-            Self::Seed | Self::Own(_) => Ok(None),
+            Self::Seed | Self::Given(_) | Self::Own(..) => Ok(None),
         }
     }
 
@@ -82,8 +86,12 @@ impl Start {
                     None => Ok(Done::default()),
                 }
             }
-            Self::Own(checkpoint) => {
-                load_weights(trainer, checkpoint)?;
+            Self::Given(given) => {
+                given.fill(trainer)?;
+                Ok(Done::default())
+            }
+            Self::Own(checkpoint, given) => {
+                given::load(trainer, checkpoint, given.as_ref())?;
                 resumed(trainer, checkpoint, steps)
             }
         }
@@ -93,7 +101,7 @@ impl Start {
     pub(crate) fn source(&self) -> Option<&Source> {
         match self {
             Self::Model(source) | Self::Checkpoint(source) => Some(source),
-            Self::Seed | Self::Own(_) => None,
+            Self::Seed | Self::Given(_) | Self::Own(..) => None,
         }
     }
 
@@ -101,8 +109,8 @@ impl Start {
     pub fn checkpoint(&self) -> Option<&Checkpoint> {
         match self {
             Self::Checkpoint(source) => source.checkpoint.as_ref(),
-            Self::Own(checkpoint) => Some(checkpoint),
-            Self::Seed | Self::Model(_) => None,
+            Self::Own(checkpoint, _) => Some(checkpoint),
+            Self::Seed | Self::Model(_) | Self::Given(_) => None,
         }
     }
 }

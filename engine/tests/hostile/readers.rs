@@ -41,6 +41,7 @@ const fn reader(
 
 const WEIGHTS: (&str, &str) = ("model.safetensors", "safetensors/llama");
 const CONFIG: (&str, &str) = ("config.json", "config/llama");
+const LABELS: (&str, &str) = ("lines.jsonl", "lines/labels");
 const TOKENIZER: (&str, &str) = ("tokenizer.json", "tokenizer/bpe");
 
 /// All of them.
@@ -79,6 +80,7 @@ pub const READERS: &[Reader] = &[
     Reader { beside: &[WEIGHTS], ..reader("config", "config.json", model) },
     Reader { beside: &[CONFIG, WEIGHTS], ..reader("generation", "generation_config.json", model) },
     Reader { beside: &[CONFIG], ..reader("safetensors", "model.safetensors", safetensors) },
+    reader("bitsandbytes", "model.safetensors", values),
     reader("index", "model.safetensors.index.json", weights),
     Reader { repair: |bytes| repair::zip(bytes), ..reader("torch", "pytorch_model.bin", weights) },
     reader("adapters", "adapter_config.json", |path| told(adapters::config_of(folder(path)))),
@@ -91,6 +93,8 @@ pub const READERS: &[Reader] = &[
     reader("saved", "state.json", |path| {
         told(Corpus::open(&[folder(path)], "text", &Tokenizer::Byte))
     }),
+    Reader { beside: &[LABELS], ..reader("card", "README.md", labels) },
+    Reader { beside: &[LABELS], ..reader("features", "dataset_info.json", labels) },
     reader("ids", "ids.bin", corpus),
     reader("tokenizer", "tokenizer.json", tokenizer),
     Reader { beside: &[TOKENIZER], ..reader("tokenizer-config", "tokenizer_config.json", beside) },
@@ -182,6 +186,20 @@ fn weights(path: &Path) -> Result<(), String> {
         told(opened.require(name))?;
     }
     Ok(())
+}
+
+/// Weights as numbers.
+fn values(path: &Path) -> Result<(), String> {
+    let opened = Weights::open(path).map_err(|error| error.to_string())?;
+    for name in opened.names() {
+        told(opened.require(name).map_err(|error| error.to_string())?.to_f32())?;
+    }
+    Ok(())
+}
+
+/// A file beside texts with labels.
+fn labels(path: &Path) -> Result<(), String> {
+    told(LabelledTexts::open(&[folder(path)], None, None))
 }
 
 fn corpus(path: &Path) -> Result<(), String> {

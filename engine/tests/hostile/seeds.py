@@ -48,6 +48,20 @@ def safetensors(tensors, metadata=None):
     return struct.pack("<Q", len(text)) + text + data
 
 
+def some_tensors(path, start):
+    """The tensors whose names begin so, as a file of their own."""
+    data = path.read_bytes()
+    first = 8 + struct.unpack("<Q", data[:8])[0]
+    header, kept = {}, b""
+    for name, entry in json.loads(data[8:first]).items():
+        if name.startswith(start):
+            begin, end = entry["data_offsets"]
+            header[name] = {**entry, "data_offsets": [len(kept), len(kept) + end - begin]}
+            kept += data[first + begin:first + end]
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + kept
+
+
 LLAMA = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8, "intermediate_size": 16, "num_attention_heads": 2,
     "num_key_value_heads": 1, "num_hidden_layers": 1, "max_position_embeddings": 16, "vocab_size": 32, "rms_norm_eps": 1e-6,
@@ -81,6 +95,8 @@ def models():
         "bos_token_id": 0, "eos_token_id": [0, 1], "do_sample": True, "temperature": 0.5, "top_k": 5, "top_p": 0.9, "repetition_penalty": 1.1,
         "max_length": 20, "suppress_tokens": [1], "transformers_version": "5.0",
     }))
+    for form in ["nf4", "fp4", "int8"]:
+        put(f"bitsandbytes/{form}", some_tensors(ROOT / f"tests/parity/bitsandbytes/{form}/model.safetensors", "model.layers.0.self_attn.k_proj."))
     put("index/one", json.dumps({"metadata": {"total_size": 9}, "weight_map": {"a": "model-00001-of-00001.safetensors"}}))
     adapters = sorted((ROOT / "tests/parity").glob("*/adapters/adapter_config.json"))
     for number, config in enumerate(adapters):
@@ -153,6 +169,12 @@ def texts():
     with pa.ipc.new_file(file, words.schema) as writer:
         writer.write_table(words)
     put("arrow/dictionary", file.getvalue())
+    label = {"_type": "ClassLabel", "names": ["no", "yes"]}
+    put("features/labels", json.dumps({"features": {"text": {"dtype": "string", "_type": "Value"}, "label": label}}))
+    put("card/features", "---\nlicense: mit\ndataset_info:\n  features:\n  - name: text\n    dtype: string\n  - name: label\n    dtype:\n"
+        "      class_label:\n        names:\n          '0': no\n          '1': \"yes\"\n---\n# Reviews\n")
+    put("card/list", "---\ndataset_info:\n- config_name: a\n  features:\n  - name: label\n    dtype:\n      class_label:\n        names:\n"
+        "        - no\n        - yes\n---\n")
     put("saved/state", json.dumps({"_data_files": [{"filename": "data-00000-of-00001.arrow"}], "_split": "train"}))
     ids = np.arange(300, dtype=np.uint16) % 250
     put("ids/plain", ids.tobytes())
@@ -454,6 +476,11 @@ def hostile():
     put("word-pieces/nothing", b"\n" * 20_000)
     put("merges/long", b"a b\n" * 5_000)
     put("ids/count", struct.pack("<3i", 20240520, 1, 2**31 - 1) + bytes(1012))
+    put("features/deep", b'{"features": {"label": {"names": ' + b"[" * DEEP)
+    names = ["%d" % n for n in range(500)]
+    put("features/many", json.dumps({"features": {"label": {"_type": "ClassLabel", "names": names}}}))
+    put("card/many", "---\n- name: label\n  dtype:\n    class_label:\n      names:\n" + "".join(f"      - {name}\n" for name in names) + "---\n")
+    put("card/labels", "---\n" + "- name: label\n" * 500 + "\n---\n")
     put("index/many", json.dumps({"weight_map": {str(n): "model-%d.safetensors" % n for n in range(2000)}}))
     put("index/outside", json.dumps({"weight_map": {"a": "../config.json"}}))
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tightrope_core::graph::nearest;
 
 use super::bert::{Bert, BertConfig, bert_presets};
+use super::classifier::{Classifier, ClassifierConfig};
 use super::config::{Family, ModelConfig};
 use super::language::LanguageModel;
 use super::presets::{PRESETS, Preset, own_name};
@@ -59,6 +60,8 @@ impl ModelFamily {
 pub enum Architecture {
     /// A language model.
     Language(ModelConfig),
+    /// A decoder that classifies texts.
+    Classifier(ClassifierConfig),
     /// A vision transformer.
     Vit(VitConfig),
     /// An encoder of text.
@@ -70,6 +73,7 @@ impl Architecture {
     pub fn of(model: &dyn Model) -> Option<Self> {
         let language = LanguageModel::of(model).map(|model| Self::Language(model.config().clone()));
         language
+            .or_else(|| Classifier::of(model).map(|model| Self::Classifier(model.config().clone())))
             .or_else(|| Vit::of(model).map(|model| Self::Vit(model.config().clone())))
             .or_else(|| Bert::of(model).map(|model| Self::Bert(model.config().clone())))
     }
@@ -78,6 +82,7 @@ impl Architecture {
     pub fn with_positions(mut self, positions: Option<usize>) -> Self {
         match (&mut self, positions) {
             (Self::Language(config), Some(positions)) => config.context = positions,
+            (Self::Classifier(config), Some(positions)) => config.decoder.context = positions,
             (Self::Bert(config), Some(positions)) => config.context = positions,
             (Self::Vit(_), _) | (_, None) => {}
         }
@@ -88,6 +93,7 @@ impl Architecture {
     pub fn family(&self) -> ModelFamily {
         match self {
             Self::Language(config) => ModelFamily::Language(config.family),
+            Self::Classifier(config) => ModelFamily::Language(config.decoder.family),
             Self::Vit(_) => ModelFamily::Vit,
             Self::Bert(_) => ModelFamily::Bert,
         }
@@ -127,7 +133,7 @@ impl Architecture {
     /// The model that a Hugging Face `config.json` describes.
     ///
     /// # Errors
-    /// As [`ModelConfig::from_hf`], [`VitConfig::from_hf`] and [`BertConfig::from_hf`].
+    /// As [`ModelConfig::from_hf`], [`ClassifierConfig::from_hf`], [`VitConfig::from_hf`] and [`BertConfig::from_hf`].
     pub fn from_hf(value: &Value) -> Result<Self> {
         let keys = Keys::of("config.json", "model_type", value)?;
         let model_type = keys.text("model_type")?;
@@ -148,6 +154,9 @@ impl Architecture {
                 let problem = format!("is {name}{near}; supported: {}", known.join(", "));
                 Err(keys.wrong("model_type", problem))
             }
+            Some(_) if ClassifierConfig::is_hf(&keys)? => {
+                Ok(Self::Classifier(ClassifierConfig::from_hf(value)?))
+            }
             _ => Ok(Self::Language(ModelConfig::from_hf(value)?)),
         }
     }
@@ -156,6 +165,7 @@ impl Architecture {
     pub fn to_hf(&self) -> Value {
         match self {
             Self::Language(config) => config.to_hf(),
+            Self::Classifier(config) => config.to_hf(),
             Self::Vit(config) => config.to_hf(),
             Self::Bert(config) => config.to_hf(),
         }
@@ -165,6 +175,7 @@ impl Architecture {
     pub fn parameters(&self) -> u64 {
         match self {
             Self::Language(config) => config.parameters(),
+            Self::Classifier(config) => config.parameters(),
             Self::Vit(config) => config.parameters(),
             Self::Bert(config) => config.parameters(),
         }
@@ -173,10 +184,11 @@ impl Architecture {
     /// Whether the extents are in range and fit each other.
     ///
     /// # Errors
-    /// As [`ModelConfig::check`], [`VitConfig::check`] and [`BertConfig::check`].
+    /// As [`ModelConfig::check`], [`ClassifierConfig::check`], [`VitConfig::check`] and [`BertConfig::check`].
     pub fn check(&self) -> Result<()> {
         match self {
             Self::Language(config) => config.check(),
+            Self::Classifier(config) => config.check(),
             Self::Vit(config) => config.check(),
             Self::Bert(config) => config.check(),
         }
@@ -185,10 +197,16 @@ impl Architecture {
     /// The model, where a sequence of text has `seq_len` tokens.
     ///
     /// # Errors
-    /// As [`ModelConfig::build`], [`VitConfig::build`] and [`BertConfig::build`].
+    /// As [`ModelConfig::build`], [`ClassifierConfig::build`], [`VitConfig::build`] and [`BertConfig::build`].
     pub fn build(&self, seq_len: usize) -> Result<Arc<dyn Model>> {
         match self {
             Self::Language(config) => config.build(seq_len),
+            // A browser's tab has no labelled texts.
+            Self::Classifier(_) if cfg!(target_family = "wasm") => Err(Error::Setting {
+                key: "model.classes",
+                problem: "a browser trains no classifiers of texts by decoders".into(),
+            }),
+            Self::Classifier(config) => config.build(seq_len),
             Self::Vit(config) => config.build(),
             Self::Bert(config) => config.build(seq_len),
         }

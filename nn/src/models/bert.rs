@@ -19,7 +19,8 @@ use tightrope_core::ops::{Mask, MatMul, Reshape, Slice};
 use tightrope_core::{DType, Tensor};
 
 use super::config::padded_vocab;
-use super::vit::LABELS;
+use super::encoders::check_labels;
+use super::scores::{self, LABELS};
 use crate::error::{Result, ensure};
 use crate::inputs::{DOCUMENTS, Input, POSITIONS, TARGETS, TOKENS, TYPES};
 use crate::layers::{
@@ -118,10 +119,7 @@ impl BertConfig {
             let channels = self.channels;
             format!("{channels}, with the model's other extents, make tensors beyond all memory")
         })?;
-        let (named, classes) = (self.labels.len(), self.classes.unwrap_or(0));
-        ensure(named == 0 || named == classes, "labels", || {
-            format!("{named} names for {classes} classes")
-        })?;
+        check_labels(&self.labels, self.classes.unwrap_or(0))?;
         ensure(self.channels.is_multiple_of(self.heads), "heads", || {
             format!("{} heads don't divide {} channels", self.heads, self.channels)
         })?;
@@ -222,6 +220,7 @@ impl Bert {
             let ids = pass.input(name)?;
             found.push(embedding.apply(pass, ids)?);
         }
+        found[0] = pass.noised(found[0], 1.0)?;
         let sum = pass.map(input(0) + input(1) + input(2), &found, "embedding.sum")?;
         let normed = self.norm_e.apply(pass, sum)?;
         let mut x = Dropout::new("embedding", self.config.dropout).apply(pass, normed)?;
@@ -285,8 +284,7 @@ impl Model for Bert {
             }
             Head::Classes { pooler, classifier } => {
                 let scores = self.scores(pass, [pooler, classifier])?;
-                let labels = pass.input(LABELS)?;
-                layers::cross_entropy(pass, scores, labels)
+                scores::loss(pass, scores)
             }
         }
     }

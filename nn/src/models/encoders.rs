@@ -1,8 +1,8 @@
-//! Keys of Hugging Face's `config.json` that encoders share: the activation, and the classes with their names.
+//! Keys of Hugging Face's `config.json` that families share: the activation, the classes with their names, and how weights are quantized.
 
 use serde_json::{Map, Value, json};
 
-use crate::error::Result;
+use crate::error::{Result, ensure};
 use crate::keys::Keys;
 use crate::layers::Activation;
 
@@ -38,6 +38,46 @@ pub(super) fn classes(keys: &Keys<'_>) -> Result<usize> {
         Some(other) => Err(keys.wrong("id2label", format!("must be an object, is {other}"))),
         None => Ok(keys.optional_size("num_labels")?.unwrap_or(2)),
     }
+}
+
+/// Refuses weights that are quantized otherwise than by bitsandbytes, whose are dequantized where they're read.
+pub(super) fn check_quantization(keys: &Keys<'_>) -> Result<()> {
+    const KEY: &str = "quantization_config";
+    let Some(table) = keys.table(KEY)? else { return Ok(()) };
+    let method = table.text("quant_method")?;
+    // Older files name no method.
+    let bits = ["load_in_4bit", "load_in_8bit"].map(|key| table.flag(key));
+    let [four, eight] = bits;
+    let is_old = method.is_none() && (four? == Some(true) || eight? == Some(true));
+    if is_old || method == Some("bitsandbytes") {
+        return Ok(());
+    }
+    let method = method.unwrap_or("none that is named");
+    let problem = format!(
+        "says that weights are quantized by {method}, which isn't read; weights of bitsandbytes (nf4, fp4 and int8) are, and so is a \
+         model in 16 bits"
+    );
+    Err(keys.wrong(KEY, problem))
+}
+
+/// Refuses what isn't one class of several for each input. With one class, transformers predicts a number.
+pub(super) fn one_label(keys: &Keys<'_>) -> Result<()> {
+    const ONE: &str = "single_label_classification";
+    keys.must_be("problem_type", &[json!(ONE)])?;
+    if keys.text("problem_type")? != Some(ONE) && classes(keys)? == 1 {
+        let key = if keys.get("id2label").is_some() { "id2label" } else { "num_labels" };
+        let problem = "has one class, with which transformers predicts a number, as reward models do; classes of \
+                       which one is right are supported";
+        return Err(keys.wrong(key, problem.to_owned()));
+    }
+    Ok(())
+}
+
+/// Refuses names of another number than that of the classes, unless there are none.
+pub(super) fn check_labels(labels: &[String], classes: usize) -> Result<()> {
+    ensure(labels.is_empty() || labels.len() == classes, "labels", || {
+        format!("{} names for {classes} classes", labels.len())
+    })
 }
 
 /// What transformers calls a class without a name.

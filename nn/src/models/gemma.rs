@@ -79,10 +79,13 @@ pub(super) fn read_2(keys: &Keys<'_>, config: &mut ModelConfig) -> Result<()> {
 
 /// What Gemma 3's `config.json` says besides.
 pub(super) fn read_3(keys: &Keys<'_>, config: &mut ModelConfig) -> Result<()> {
-    let old = keys.optional_size("sliding_window_pattern")?;
-    let pattern = keys.optional_size("_sliding_window_pattern")?.or(old);
+    // transformers writes the key with the underscore and reads the other, if `layer_types` is missing.
+    let pattern = keys.optional_size("sliding_window_pattern")?;
+    keys.optional_size("_sliding_window_pattern")?;
     read(keys, config, pattern.unwrap_or(PATTERN_3))?;
-    config.details.attention_cap = keys.number("attn_logit_softcapping")?;
+    // transformers keeps this key of Gemma 2 in Gemma 3's configuration, and Gemma 3's attention doesn't read it.
+    keys.number("attn_logit_softcapping")?;
+    config.details.attention_cap = None;
     config.details.logit_cap = keys.number("final_logit_softcapping")?;
     let mut local = keys.number("rope_local_base_freq")?;
     if let Some(ropes) = keys.table("rope_parameters")?
@@ -122,4 +125,31 @@ pub(super) fn write_3(config: &ModelConfig, file: &mut Value) {
         "full_attention": file["rope_parameters"],
         "sliding_attention": RopeScaling::to_hf(None, local),
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_gemma_3_does_not_read_change_nothing() {
+        let preset = crate::models::preset("gemma-3-270m").unwrap();
+        let of = |keys: Value| {
+            let mut file = preset.to_hf();
+            let file_keys = file.as_object_mut().unwrap();
+            file_keys.remove("layer_types");
+            file_keys.extend(keys.as_object().unwrap().clone());
+            ModelConfig::from_hf(&file).unwrap().details
+        };
+        let windowed = |details: &Details, pattern: usize| {
+            let local = (0..preset.layers).filter(|layer| (layer + 1) % pattern != 0);
+            details.windowed == local.collect::<Vec<_>>()
+        };
+        assert!(windowed(&of(json!({})), PATTERN_3));
+        assert!(windowed(&of(json!({"sliding_window_pattern": 3})), 3));
+        // transformers writes this one and doesn't read it.
+        assert!(windowed(&of(json!({"_sliding_window_pattern": 3})), PATTERN_3));
+        assert_eq!(of(json!({"attn_logit_softcapping": 50.0})).attention_cap, None);
+        assert_eq!(of(json!({"final_logit_softcapping": 30.0})).logit_cap, Some(30.0));
+    }
 }

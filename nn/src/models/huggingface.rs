@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::config::{Details, Family, ModelConfig, default_norm_eps, default_rope_theta};
+use super::encoders::check_quantization;
 use super::rope::RopeScaling;
 use super::{gemma, llama, mistral, olmo2, phi3, qwen, smollm3};
 use crate::error::Result;
@@ -17,20 +18,26 @@ impl Family {
         }
     }
 
-    /// Its class in transformers.
-    const fn architecture(self) -> &'static str {
+    /// Beginning of the names of its classes in transformers.
+    pub(super) const fn class_prefix(self) -> &'static str {
         match self {
-            Self::Gpt2 => "GPT2LMHeadModel",
-            Self::Llama => "LlamaForCausalLM",
-            Self::Mistral => "MistralForCausalLM",
-            Self::Qwen2 => "Qwen2ForCausalLM",
-            Self::Qwen3 => "Qwen3ForCausalLM",
-            Self::Gemma2 => "Gemma2ForCausalLM",
-            Self::Gemma3 => "Gemma3ForCausalLM",
-            Self::Phi3 => "Phi3ForCausalLM",
-            Self::SmolLm3 => "SmolLM3ForCausalLM",
-            Self::Olmo2 => "Olmo2ForCausalLM",
+            Self::Gpt2 => "GPT2",
+            Self::Llama => "Llama",
+            Self::Mistral => "Mistral",
+            Self::Qwen2 => "Qwen2",
+            Self::Qwen3 => "Qwen3",
+            Self::Gemma2 => "Gemma2",
+            Self::Gemma3 => "Gemma3",
+            Self::Phi3 => "Phi3",
+            Self::SmolLm3 => "SmolLM3",
+            Self::Olmo2 => "Olmo2",
         }
+    }
+
+    /// Its class in transformers that continues text.
+    fn architecture(self) -> String {
+        let end = if self == Self::Gpt2 { "LMHeadModel" } else { "ForCausalLM" };
+        format!("{}{end}", self.class_prefix())
     }
 
     /// What a family's models of so many layers have besides their extents, where nothing else is said.
@@ -78,14 +85,7 @@ impl ModelConfig {
     /// nobody here knows and that may change the network, and as [`ModelConfig::check`].
     pub fn from_hf(value: &Value) -> Result<Self> {
         let keys = Keys::of("config.json", "model_type", value)?;
-        keys.must_be("quantization_config", &[])?;
-        let model_type = keys.text("model_type")?;
-        let Some(family) = model_type.and_then(Family::of_model_type) else {
-            let known: Vec<&str> = Family::ALL.iter().map(|family| family.model_type()).collect();
-            let found = model_type.unwrap_or("missing");
-            let problem = format!("is {found}; supported: {}", known.join(", "));
-            return Err(keys.wrong("model_type", problem));
-        };
+        let family = Self::family_of_hf(&keys)?;
         let classes = keys.texts("architectures")?.unwrap_or_default();
         let continues_text = |class: &&&str| CAUSAL.iter().any(|end| class.ends_with(end));
         if let Some(other) = classes.iter().find(|class| !continues_text(class)) {
@@ -94,13 +94,29 @@ impl ModelConfig {
                 format!("is {other}, which isn't supported of this family; supported: {own}");
             return Err(keys.wrong("architectures", problem));
         }
-        let config = match family {
-            Family::Gpt2 => gpt2(&keys)?,
-            _ => decoder(&keys, family)?,
+        Self::body_of_hf(&keys)
+    }
+
+    /// The decoder that a `config.json` describes, whatever its head is for. Keys of the head are to be read before.
+    pub(super) fn body_of_hf(keys: &Keys<'_>) -> Result<Self> {
+        let config = match Self::family_of_hf(keys)? {
+            Family::Gpt2 => gpt2(keys)?,
+            family => decoder(keys, family)?,
         };
         keys.refuse_unknown(CHANGES)?;
         config.check()?;
         Ok(config)
+    }
+
+    fn family_of_hf(keys: &Keys<'_>) -> Result<Family> {
+        check_quantization(keys)?;
+        let model_type = keys.text("model_type")?;
+        model_type.and_then(Family::of_model_type).ok_or_else(|| {
+            let known: Vec<&str> = Family::ALL.iter().map(|family| family.model_type()).collect();
+            let found = model_type.unwrap_or("missing");
+            let problem = format!("is {found}; supported: {}", known.join(", "));
+            keys.wrong("model_type", problem)
+        })
     }
 
     /// The `config.json` with which transformers loads this model. All but GPT-2 and Phi-3 have no dropout there, so that theirs
@@ -384,8 +400,8 @@ mod tests {
             (
                 &llama,
                 "architectures",
-                json!(["LlamaForSequenceClassification"]),
-                "is LlamaForSequenceClassification, which isn't supported of this family; supported: LlamaForCausalLM",
+                json!(["LlamaForQuestionAnswering"]),
+                "is LlamaForQuestionAnswering, which isn't supported of this family; supported: LlamaForCausalLM",
             ),
             (&gpt2, "scale_attn_by_inverse_layer_idx", json!(true), "is true; supported: false"),
             (&gpt2, "activation_function", json!("relu"), "supported: \"gelu_new\""),
@@ -393,7 +409,13 @@ mod tests {
             (&gpt2, "n_layer", Value::Null, "`n_layer`: is missing"),
             (&gpt2, "n_layer", json!(-1), "`n_layer`: must be a whole number, is -1"),
             (&gpt2, "n_head", json!(5), "`heads`: 5 heads don't divide"),
-            (&gpt2, "quantization_config", json!({}), "`quantization_config`: is {}"),
+            (
+                &gpt2,
+                "quantization_config",
+                json!({ "quant_method": "awq", "bits": 4 }),
+                "says that weights are quantized by awq, which isn't read; weights of bitsandbytes",
+            ),
+            (&gpt2, "quantization_config", json!({}), "quantized by none that is named"),
             (&llama, "attention_bias", json!(true), "`attention_bias`: is true"),
             (&llama, "head_dim", json!(17), "even width, `head_dim` is 17"),
             (&llama, "partial_rotary_factor", json!(0.5), "`partial_rotary_factor`: is 0.5"),

@@ -136,31 +136,8 @@ impl LanguageModel {
     fn hidden(&self, pass: &mut Pass<'_>) -> Result<Tensor> {
         // Before the blocks, so that it's of none of them.
         layers::documents(pass)?;
-        let mut x = self.embed(pass)?;
-        for (index, block) in self.parts.blocks.iter().enumerate() {
-            x = pass.block(index, |pass| block.apply(pass, x))?;
-        }
-        Ok(x)
-    }
-
-    fn embed(&self, pass: &mut Pass<'_>) -> Result<Tensor> {
         let tokens = sequences(pass, TOKENS)?;
-        let token = self.parts.wte.apply(pass, tokens)?;
-        let scaled = match self.parts.scale {
-            1.0 => input(0),
-            scale => input(0) * constant(scale),
-        };
-        let Some(wpe) = &self.parts.wpe else {
-            let formula = pass.dropped(self.config.dropout, scaled);
-            if formula == input(0) {
-                return Ok(token);
-            }
-            return pass.map(formula, &[token], "embedding");
-        };
-        let positions = pass.input(POSITIONS)?;
-        let position = wpe.apply(pass, positions)?;
-        let formula = pass.dropped(self.config.dropout, scaled + input(1));
-        pass.map(formula, &[token, position], "embedding")
+        self.parts.hidden(pass, tokens, self.config.dropout)
     }
 
     /// What its logits are made of.
@@ -313,16 +290,11 @@ impl Model for LanguageModel {
     }
 
     fn prefix(&self) -> &str {
-        match self.config.family {
-            Family::Gpt2 => gpt2::PREFIX,
-            _ => decoder::PREFIX,
-        }
+        prefix(self.config.family)
     }
 
     fn passes_over(&self, name: &str) -> bool {
-        // Causal masks and rotary frequencies, which older files hold with the weights.
-        let buffers = [".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"];
-        buffers.iter().any(|buffer| name.ends_with(buffer))
+        is_buffer(name)
     }
 
     fn shared_with(&self, name: &str) -> Option<&str> {
@@ -383,7 +355,22 @@ pub fn parameters(config: &ModelConfig) -> Vec<Parameter> {
     listed(&parts(config))
 }
 
-fn parts(config: &ModelConfig) -> Parts {
+/// The prefix that names in a family's files may lack.
+pub(super) const fn prefix(family: Family) -> &'static str {
+    match family {
+        Family::Gpt2 => gpt2::PREFIX,
+        _ => decoder::PREFIX,
+    }
+}
+
+/// True of causal masks and rotary frequencies, which older files hold with the weights.
+pub(super) fn is_buffer(name: &str) -> bool {
+    let buffers = [".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"];
+    buffers.iter().any(|buffer| name.ends_with(buffer))
+}
+
+/// The layers of a model that passes [`ModelConfig::check`].
+pub(super) fn parts(config: &ModelConfig) -> Parts {
     match config.family {
         Family::Gpt2 => gpt2::parts(config),
         Family::Llama | Family::Mistral | Family::SmolLm3 => decoder::parts(config, Style::LLAMA),
@@ -396,7 +383,7 @@ fn parts(config: &ModelConfig) -> Parts {
     }
 }
 
-fn listed(parts: &Parts) -> Vec<Parameter> {
+pub(super) fn listed(parts: &Parts) -> Vec<Parameter> {
     let Parts { wte, wpe, blocks, norm_f, head, .. } = parts;
     let embeddings = [wte].into_iter().chain(wpe).map(|layer| layer as &dyn Layer);
     let blocks = blocks.iter().map(|block| block as &dyn Layer);
@@ -413,7 +400,7 @@ fn sequences(pass: &mut Pass<'_>, name: &str) -> Result<Tensor> {
     pass.one(Reshape { shape }, &[ids], &format!("{name}.rows"))
 }
 
-fn fits_context(config: &ModelConfig, positions: usize) -> Result<()> {
+pub(super) fn fits_context(config: &ModelConfig, positions: usize) -> Result<()> {
     let context = config.context;
     ensure(positions <= context, "context", || {
         format!("a sequence of {positions} tokens is longer than the model's context of {context}")

@@ -7,7 +7,9 @@
 //! | [`language`], [`parts`] | what all share: embeddings, blocks, head, decoding |
 //! | [`rope`], [`windows`] | scaled rotary frequencies, and which layers have a window, as files say it |
 //! | [`vit`], [`bert`] | encoders of images and of text, their files and sizes |
-//! | [`encoders`] | what their files share |
+//! | [`classifier`] | a decoder that classifies texts |
+//! | [`scores`] | loss and output of classifiers |
+//! | [`encoders`] | what files of encoders and classifiers share |
 //! | [`architecture`] | all of them under one type |
 //! | [`config`] | extents and their limits |
 //! | [`huggingface`] | `config.json`, read and written |
@@ -15,6 +17,7 @@
 
 mod architecture;
 mod bert;
+mod classifier;
 mod config;
 mod decoder;
 mod encoders;
@@ -30,15 +33,18 @@ mod phi3;
 mod presets;
 mod qwen;
 mod rope;
+mod scores;
 mod smollm3;
 mod vit;
 mod windows;
 
 pub use architecture::{Architecture, ModelFamily};
 pub use bert::{Bert, BertConfig, bert_presets};
+pub use classifier::{Classifier, ClassifierConfig};
 pub(crate) use config::padded_vocab;
 pub use config::{Details, Family, ModelConfig};
 pub use language::{LanguageModel, parameters};
 pub use presets::{Preset, preset, presets};
 pub use rope::RopeScaling;
-pub use vit::{IMAGES, LABELS, Pooling, Vit, VitConfig, vit_presets};
+pub use scores::LABELS;
+pub use vit::{IMAGES, Pooling, Vit, VitConfig, vit_presets};

@@ -17,6 +17,8 @@ use tightrope_core::expr::input;
 use tightrope_core::ops::{Channels, Concat, Expand, Mask, Reshape, Slice};
 use tightrope_core::{DType, Tensor};
 
+use super::encoders::check_labels;
+use super::scores::{self, LABELS};
 use crate::error::{Result, ensure};
 use crate::inputs::Input;
 use crate::layers::{self, Activation, Attention, Block, Conv2d, Layer, LayerNorm, Linear, Mlp};
@@ -28,8 +30,6 @@ pub use files::vit_presets;
 
 /// Name of the input of images, f32 (channels, height, width) each.
 pub const IMAGES: &str = "images";
-/// Name of the input of classes, I32; negative ones don't count.
-pub const LABELS: &str = "labels";
 
 const NORMAL: Init = Init::Normal { std: 0.02 };
 
@@ -130,10 +130,7 @@ impl VitConfig {
                 format!("{value} must lie between 1 and {limit}")
             })?;
         }
-        let named = self.labels.len();
-        ensure(named == 0 || named == self.classes, "labels", || {
-            format!("{named} names for {} classes", self.classes)
-        })?;
+        check_labels(&self.labels, self.classes)?;
         ensure(
             height.is_multiple_of(patch_height) && width.is_multiple_of(patch_width),
             "patch",
@@ -273,14 +270,12 @@ impl Model for Vit {
 
     fn loss(&self, pass: &mut Pass<'_>) -> Result<Tensor> {
         let scores = self.scores(pass)?;
-        let labels = pass.input(LABELS)?;
-        layers::cross_entropy(pass, scores, labels)
+        scores::loss(pass, scores)
     }
 
     fn logits(&self, pass: &mut Pass<'_>) -> Result<Option<Tensor>> {
         let scores = self.scores(pass)?;
-        let shape = vec![pass.shape(scores)[0], self.config.classes];
-        pass.one(Reshape { shape }, &[scores], "logits").map(Some)
+        scores::logits(pass, scores, self.config.classes).map(Some)
     }
 
     fn prefix(&self) -> &str {

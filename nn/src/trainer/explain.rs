@@ -56,6 +56,7 @@ impl Trainer {
         let ordered = self.by_pass(&values);
         let values = in_order(&values, &ordered);
         let factors = self.factors(shorter, &values)?;
+        let noise = self.noise_of(shorter, batch)?;
         let handles = self.step_handles()?;
         let loss_sum = handles.loss_sum;
         let last = shorter.map_or(handles.update.ok, |index| self.shorter()[index].ok);
@@ -75,7 +76,7 @@ impl Trainer {
         let program = self.pass_program(shorter, loss_sum.is_some())?;
         let mut found = None;
         for (pass, micro) in self.own_passes().enumerate() {
-            self.write_pass(step, (shorter, &values), &factors, micro)?;
+            self.write_pass(step, (shorter, &values), (&factors, &noise), micro)?;
             let of_pass = self.session.first_non_finite_at(program, last).await?;
             let at = |output: &NonFinite| [pass, self.position(program, output)];
             found = found.or(of_pass.map(|output| Finding { at: at(&output), output }));

@@ -6,6 +6,7 @@ use super::parts::in_order;
 use super::{Outcome, TrainError, Trainer, lacking, named};
 use crate::handles::{ShorterHandles, StepHandles};
 use crate::inputs::{Batch, Values};
+use crate::noise::{self, Noise};
 use crate::share::{Factors, Turn};
 
 impl Trainer {
@@ -48,12 +49,13 @@ impl Trainer {
         let values = in_order(&values, &ordered);
         let sums = self.step_handles()?.loss_sum.is_some();
         let factors = self.factors(shorter, &values)?;
+        let noise = self.noise_of(shorter, batch)?;
         self.write_scalars(step, lr)?;
         let program = self.pass_program(shorter, sums)?;
         self.shorter = shorter;
         for micro in self.own_passes() {
             self.cancel.check().map_err(DeviceError::from)?;
-            self.write_pass(step, (shorter, &values), &factors, micro)?;
+            self.write_pass(step, (shorter, &values), (&factors, &noise), micro)?;
             self.session.run_at(program).await?;
         }
         if sums {
@@ -103,7 +105,8 @@ impl Trainer {
             }
         }
         // As one process has it that takes all passes: by the last.
-        self.write_key(update_key, step, self.config.passes().saturating_sub(1))
+        let last = self.config.passes().saturating_sub(1);
+        self.write_key(update_key, step, [last, self.rank()])
     }
 
     /// The tensors of a training step.
@@ -160,7 +163,7 @@ impl Trainer {
         &mut self,
         step: u64,
         (shorter, values): (Option<usize>, &[(usize, Values<'_>)]),
-        factors: &Factors,
+        (factors, noise): (&Factors, &[f32]),
         micro: usize,
     ) -> Result<(), TrainError> {
         self.write_inputs(shorter, values, micro)?;
@@ -169,20 +172,42 @@ impl Trainer {
         for (tensor, values) in factors.written(&turn) {
             self.session.write_values(tensor, &values)?;
         }
-        self.write_key(self.step_handles()?.key, step, micro)
+        if let Some(Noise { key, bounds }) = self.step_handles()?.noise {
+            let own = self.session.plan().graph.ty(bounds).elements();
+            self.session.write_values(bounds, &noise[micro * own..(micro + 1) * own])?;
+            // Numbers are counted through the passes of the step.
+            self.write_key(Some(key), step, [0, micro])?;
+        }
+        self.write_key(self.step_handles()?.key, step, [micro, self.rank()])
     }
 
-    /// Writes the `key` of random numbers in micro-batch `micro` of a step, where there is one.
+    /// Bounds of the noise on each sequence of `batch`; none without noise.
+    pub(super) fn noise_of(
+        &self,
+        shorter: Option<usize>,
+        batch: &Batch<'_>,
+    ) -> Result<Vec<f32>, TrainError> {
+        let handles = self.step_handles()?;
+        if handles.noise.is_none() {
+            return Ok(vec![]);
+        }
+        let tokens =
+            shorter.map_or(self.config.model.tokens(), |index| handles.shorter[index].tokens);
+        let each = self.config.sequences();
+        let shape = [self.config.batch * each, tokens / each];
+        Ok(noise::bounds(self.config.neftune, batch, shape))
+    }
+
+    /// Writes the `key` of random numbers of a step, where there is one: in a micro-batch, of a rank's shard.
     fn write_key(
         &mut self,
         key: Option<Tensor>,
         step: u64,
-        micro: usize,
+        [micro, shard]: [usize; 2],
     ) -> Result<(), TrainError> {
         if let Some(key) = key {
             let seed = self.config.seed;
-            let rank = self.rank() as u32;
-            let words = [seed as u32, (seed >> 32) as u32, step as u32, micro as u32, rank];
+            let words = [seed as u32, (seed >> 32) as u32, step as u32, micro as u32, shard as u32];
             let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             bytes.truncate(self.session.plan().graph.ty(key).bytes());
             self.session.write(key, &bytes)?;

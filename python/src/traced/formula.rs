@@ -94,11 +94,6 @@ impl Formula {
         }
     }
 
-    /// Formula of two inputs.
-    pub fn of_two(self) -> Expr {
-        self.of(vec![input(0), input(1)])
-    }
-
     /// Formula of as many operands as [`Formula::arity`] says.
     pub fn of(self, operands: Vec<Expr>) -> Expr {
         let mut operands = operands.into_iter();
@@ -141,6 +136,28 @@ fn extreme(a: Expr, b: Expr, largest: bool) -> Expr {
     let (below, above) = if largest { (b.clone(), a.clone()) } else { (a.clone(), b.clone()) };
     let equal = constant(0.5) * a.clone() + constant(0.5) * b.clone();
     a.clone().less(b.clone()).select(below, b.less(a).select(above, equal))
+}
+
+/// The larger of a and b, or the smaller, and how many extremes are equal to it: inputs are a and b and, where they are extremes of
+/// several (`counted`), the numbers of those. Equal ones share the gradient by these numbers.
+pub fn extreme_of_counted(largest: bool, counted: bool) -> [Expr; 2] {
+    let (a, b) = (input(0), input(1));
+    let number = |index| if counted { input(index) } else { constant(1.0) };
+    let (of_a, of_b) = (number(2), number(3));
+    let share = of_b.clone() / (of_a.clone() + of_b.clone());
+    // Infinities have no difference.
+    let largest_finite = constant(f32::MAX.into());
+    let is_infinite = largest_finite.less(a.clone().unary(Unary::Abs));
+    let halves = constant(0.5) * a.clone() + constant(0.5) * b.clone();
+    let equal = is_infinite.select(halves, a.clone() + (b.clone() - a.clone()) * share);
+    let (below, above) = if largest { (b.clone(), a.clone()) } else { (a.clone(), b.clone()) };
+    let (of_below, of_above) =
+        if largest { (of_b.clone(), of_a.clone()) } else { (of_a.clone(), of_b.clone()) };
+    let (less, more) = (a.clone().less(b.clone()), b.less(a));
+    [
+        less.clone().select(below, more.clone().select(above, equal)),
+        less.select(of_below, more.select(of_above, of_a + of_b)),
+    ]
 }
 
 /// a to the power b. Whole powers are products, which also take negative numbers on devices whose `pow` doesn't.

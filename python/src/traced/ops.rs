@@ -2,6 +2,7 @@
 //! where ops are pushed.
 
 use serde::Deserialize;
+use tightrope::core::expr::{constant, input};
 use tightrope::core::ops::{
     self, Axes, Concat, Expand, Map, Mask, MatMul, Permute, Reduce, Reshape, Rope, Slice, Softmax,
 };
@@ -10,7 +11,7 @@ use tightrope::nn::inputs::START;
 use tightrope::nn::layers::Activation;
 use tightrope::nn::{Pass, Result};
 
-use super::formula::{Formula, Index, Operand};
+use super::formula::{self, Formula, Index, Operand};
 
 /// An op of a function of the model.
 #[derive(Debug, Deserialize)]
@@ -242,23 +243,49 @@ pub fn reduced(
     Ok(sum)
 }
 
-/// Appends the largest or the smallest element along an axis, by halves that are compared until one element is left. Halves of an
-/// odd number overlap, which changes no extreme.
+/// Appends the largest or the smallest element along an axis, by halves that are compared until one element is left. Equal extremes
+/// have the same part of the gradient each, as PyTorch's `amax` has it: halves count theirs.
 pub fn extreme(
     pass: &mut Pass<'_>,
     (x, axis): (Tensor, usize),
     largest: bool,
     name: &str,
 ) -> Result<Tensor> {
-    let formula = if largest { Formula::Maximum } else { Formula::Minimum };
-    let mut halved = x;
+    let (mut halved, mut counts) = (x, None);
     while let Some(&extent) = pass.shape(halved).get(axis).filter(|&&extent| extent > 1) {
-        let len = extent.div_ceil(2);
-        let mut half = |start, part: &str| {
-            pass.one(Slice { axis, start, len }, &[halved], &format!("{name}.{part}"))
+        let parts = |pass: &mut Pass<'_>, tensor: Tensor, of: &str| {
+            let len = extent / 2;
+            let mut slice = |(start, len), part: &str| {
+                pass.one(Slice { axis, start, len }, &[tensor], &format!("{name}{of}.{part}"))
+            };
+            let parts =
+                [((0, len), "first"), ((len, len), "second"), ((2 * len, extent % 2), "rest")];
+            let parts = parts.into_iter().filter(|((_, len), _)| *len > 0);
+            parts.map(|(range, part)| slice(range, part)).collect::<Result<Vec<_>>>()
         };
-        let halves = [half(0, "first")?, half(extent - len, "second")?];
-        halved = pass.map(formula.of_two(), &halves, name)?;
+        let values = parts(pass, halved, "")?;
+        let counted = counts.map(|counts| parts(pass, counts, ".counts")).transpose()?;
+        let mut inputs = values[..2].to_vec();
+        inputs.extend(counted.iter().flat_map(|counted| &counted[..2]));
+        let [extreme, count] = formula::extreme_of_counted(largest, counted.is_some());
+        halved = pass.map(extreme, &inputs, name)?;
+        let of_halves =
+            pass.one(Map::new(count, DType::F32), &inputs, &format!("{name}.counts"))?;
+        counts = Some(of_halves);
+        if let Some(&rest) = values.get(2) {
+            let rest = pass.activation(rest, &format!("{name}.rest"))?;
+            halved = pass.one(Concat { axis }, &[halved, rest], name)?;
+            let one = match &counted {
+                Some(counted) => counted[2],
+                None => pass.one(
+                    Map::new(constant(1.0) + input(0).less(input(0)), DType::F32),
+                    &[rest],
+                    name,
+                )?,
+            };
+            counts =
+                Some(pass.one(Concat { axis }, &[of_halves, one], &format!("{name}.counts"))?);
+        }
     }
     let mut shape = pass.shape(halved).to_vec();
     if axis < shape.len() && shape.len() > 1 {

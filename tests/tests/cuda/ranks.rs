@@ -13,7 +13,7 @@ use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_backend_cuda::Cuda;
 use tightrope_backend_cuda::driver::{Driver, Emulated, Queue, Task};
-use tightrope_core::ops::{Collective, Part};
+use tightrope_core::ops::{Collective, Part, Reshape, Slice};
 use tightrope_core::plan::{Options, Plan};
 use tightrope_core::shards::{Segment, Shards};
 use tightrope_core::{
@@ -70,11 +70,14 @@ fn graph(dtype: DType, shards: &Shards, part: &Part) -> (Graph, [Tensor; 2], Vec
     let [x, y] = ["x", "y"].map(|name| graph.persistent(name, ty.clone(), Class::Input));
     graph.begin(Role::Main);
     let mut made = graph.push(Collective::Exchange(part.clone()), &[x], "exchanged").unwrap();
+    let of_first = Slice { axis: 0, start: 0, len: 1 };
+    let first = graph.one(of_first, &made, "first").unwrap();
+    let first = graph.one(Reshape { shape: vec![part.range.len()] }, &[first], "part").unwrap();
     let own = graph.one(Collective::Own(shards.clone()), &[x], "own").unwrap();
     made.push(own);
     let assemble = Collective::Assemble { shards: shards.clone(), ty };
     made.push(graph.one(assemble, &[own], "assembled").unwrap());
-    made.push(graph.one(Collective::Gather(part.clone()), &[made[0], y], "gathered").unwrap());
+    made.push(graph.one(Collective::Gather(part.clone()), &[first, y], "gathered").unwrap());
     made.iter().for_each(|&tensor| graph.result(tensor));
     (graph, [x, y], made)
 }
@@ -402,7 +405,8 @@ fn overwritten(forgets: Option<Queue>) -> usize {
             let (start, bytes) = plan.range(tensor).expect("a place");
             start..start + bytes
         };
-        let (x, from_first) = (range(x), range(made[0]));
+        let (x, of_ranks) = (range(x), range(made[0]));
+        let from_first = of_ranks.start..of_ranks.start + (of_ranks.end - of_ranks.start) / 2;
         let steps = plan.programs[0].steps.len();
         device.prepare(plan.into()).expect("memory");
         let byte = |rank, round: u64, at: u64| (7 * rank as u64 + 13 * round + at % 251) as u8;

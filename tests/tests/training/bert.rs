@@ -1,12 +1,10 @@
 //! BERT: parity with transformers on every device, padding that nothing attends to, and names of older files.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use pollster::block_on;
 use tightrope_backend_cpu::Cpu;
 use tightrope_core::Backend;
-use tightrope_data::SafeTensors;
 use tightrope_nn::inputs::{DOCUMENTS, TOKENS, TYPES};
 use tightrope_nn::{
     Batch, BertConfig, BuildOptions, Exported, Model, Optimizer, Planned, Trainer, TrainerConfig,
@@ -14,50 +12,18 @@ use tightrope_nn::{
 };
 
 use crate::devices::{drawn_devices, relative_l2};
+use crate::recorded;
 
 /// A case that transformers recorded.
-struct Case {
-    name: &'static str,
-    config: BertConfig,
-    weights: SafeTensors,
-    record: SafeTensors,
-}
+type Case = recorded::Case<BertConfig>;
 
 impl Case {
     fn open(name: &'static str) -> Self {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("parity").join(name);
-        let open = |name: &str| SafeTensors::open(dir.join(name)).expect("a file of the case");
-        let json = std::fs::read(dir.join("config.json")).expect("a file of the case");
-        let json = serde_json::from_slice(&json).expect("JSON");
-        Self {
-            name,
-            config: BertConfig::from_hf(&json).expect("a model"),
-            weights: open("model.safetensors"),
-            record: open("case.safetensors"),
-        }
-    }
-
-    fn setting(&self, key: &str) -> f64 {
-        self.record.metadata()[key].parse().expect("a number")
-    }
-
-    fn size(&self, key: &str) -> usize {
-        self.setting(key) as usize
+        Self::read(name, BertConfig::from_hf)
     }
 
     fn model(&self) -> Arc<dyn Model> {
         self.config.build(self.size("seq")).expect("a model")
-    }
-
-    fn values(&self, name: &str) -> Vec<f32> {
-        self.record.require(name).expect(name).to_f32().expect(name)
-    }
-
-    /// Numbers of an input for so many micro-batches from `first` on; the first of all is the one of the logits.
-    fn ids(&self, name: &str, first: usize, count: usize) -> Vec<i32> {
-        let recorded = self.record.require(name).expect(name);
-        let each: usize = recorded.shape[1..].iter().product();
-        recorded.to_i32().expect(name)[first * each..][..count * each].to_vec()
     }
 
     /// A trainer of the case's run, with the recorded weights, on `device`.

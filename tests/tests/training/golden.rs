@@ -58,7 +58,9 @@ fn ten_losses_are_the_recorded_ones() {
     // multiply pairs of it round attention's weights too.
     let gpt2_bf16 = if multiplies_pairs() { GPT2_BF16_PAIRS } else { GPT2_BF16 };
     check("gpt2 bf16", &run(Family::Gpt2, Precision::BF16, ADAMW, 3e-3), gpt2_bf16, 3e-4);
-    check("gpt2 f16", &run(Family::Gpt2, Precision::F16, ADAMW, 3e-3), GPT2_F16, 2e-5);
+    // Portable code rounds each product before it's added, which shows in f16's last bits.
+    let gpt2_f16 = if level() == Level::Portable { GPT2_F16_PORTABLE } else { GPT2_F16 };
+    check("gpt2 f16", &run(Family::Gpt2, Precision::F16, ADAMW, 3e-3), gpt2_f16, 2e-5);
     check("llama f32", &run(Family::Llama, Precision::F32, ADAMW, 3e-3), LLAMA, 1e-4);
     let llama_bf16 = if multiplies_pairs() { LLAMA_BF16_PAIRS } else { LLAMA_BF16 };
     check("llama bf16", &run(Family::Llama, Precision::BF16, ADAMW, 3e-3), llama_bf16, 3e-4);
@@ -84,9 +86,14 @@ const LION: [f32; 10] = [
     3.955753, 3.8065658, 3.6487556, 3.5600424, 3.4912748, 3.422918, 3.347709, 3.3032303, 3.24403,
     3.1773946,
 ];
-/// `true` if the processor multiplies pairs of bf16, by the instruction set that is forced or its widest.
+/// The instruction set that is forced, or the processor's widest.
+fn level() -> Level {
+    Cpu::new(1).expect("a thread").isa().level()
+}
+
+/// `true` if that multiplies pairs of bf16.
 fn multiplies_pairs() -> bool {
-    Cpu::new(1).expect("a thread").isa().level() >= Level::Avx512Bf16
+    level() >= Level::Avx512Bf16
 }
 
 const GPT2_BF16_PAIRS: [f32; 10] = [
@@ -104,6 +111,10 @@ const GPT2_BF16: [f32; 10] = [
 const GPT2_F16: [f32; 10] = [
     3.955768, 3.5012608, 3.2886758, 3.1623871, 2.9978924, 2.839035, 2.6816752, 2.5880065,
     2.4608307, 2.3099046,
+];
+const GPT2_F16_PORTABLE: [f32; 10] = [
+    3.955768, 3.5012608, 3.2886744, 3.1623855, 2.9978995, 2.8390398, 2.6816816, 2.588006, 2.460853,
+    2.3099127,
 ];
 const LLAMA_BF16: [f32; 10] = [
     3.9560518, 3.6167326, 3.38094, 3.2444103, 3.0496824, 2.924265, 2.7318983, 2.6441288, 2.5146189,

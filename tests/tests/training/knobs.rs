@@ -293,6 +293,7 @@ fn every_arena_is_the_predicted_one() {
             optimizer_bits: StateBits::B32,
             table_bits: TableBits::B32,
             weight_decay: 0.1,
+            neftune: pick(30, &[0, 0, 5]) as f64,
             clip: Some(1.0),
             options: Options {
                 checkpoint,

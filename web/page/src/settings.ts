@@ -43,9 +43,9 @@ export interface Settings {
     warmup: number | null;
     /** Learning rate after the warmup */
     schedule: "cosine" | "linear" | "constant";
-    /** Decoupled decay of matrices */
+    /** Decay of matrices: decoupled, but for SGD, which adds it to the gradient */
     weight_decay: number;
-    /** Decay of the first moment */
+    /** Decay of the first moment; momentum of SGD */
     beta1: number;
     /** Decay of the second moment */
     beta2: number;
@@ -150,12 +150,12 @@ export const SETTINGS: readonly Setting[] = [
   {"default":"auto","empty":"auto","help":"Sequences or images per pass; divides batch [default: auto]","key":"micro_batch","label":"Micro-batch","old":[],"rule":{"expected":"a whole number, 1 or more, or \"auto\"","type":"form","whole":true,"words":["auto"]},"table":"train"},
   {"help":"Optimizer steps [default: 1850, or what epochs come to]","key":"steps","label":"Steps","old":[],"rule":{"expected":"a whole number, 1 or more","max":1000000000,"min":1,"type":"integer"},"table":"train"},
   {"default":"adamw","help":"Update rule [default: adamw]","key":"optimizer","label":"Optimizer","old":[],"rule":{"choices":["adamw","sgd","lion","muon","adafactor"],"expected":"adamw, sgd, lion, muon or adafactor","type":"choice"},"table":"train"},
-  {"help":"Peak learning rate [default: the preset's]","key":"lr","label":"Learning rate","old":[],"rule":{"expected":"a number, 0 or more","min":0,"type":"number"},"table":"train"},
+  {"help":"Peak learning rate [default: by the width; from init 2e-5, 1e-6 on preferences, 5e-5 for encoders; ten times as much for adapters]","key":"lr","label":"Learning rate","old":[],"rule":{"expected":"a number, 0 or more","min":0,"type":"number"},"table":"train"},
   {"empty":"a tenth","help":"Learning rate that the schedule ends at [default: a tenth of lr]","key":"min_lr","label":"Final rate","more":true,"none":true,"old":[],"rule":{"expected":"a number, 0 or more","min":0,"type":"number"},"table":"train"},
   {"empty":"5 %","help":"Steps until the learning rate reaches lr [default: a twentieth of steps]","key":"warmup","label":"Warmup, steps","more":true,"none":true,"old":[],"rule":{"expected":"a whole number, 0 or more","max":1000000000,"min":0,"type":"integer"},"table":"train"},
   {"default":"cosine","help":"Learning rate after the warmup [default: cosine]","key":"schedule","label":"Schedule","more":true,"old":[],"rule":{"choices":["cosine","linear","constant"],"expected":"cosine, linear or constant","type":"choice"},"table":"train"},
-  {"default":0.1,"help":"Decoupled decay of matrices [default: 0.1]","key":"weight_decay","label":"Weight decay","more":true,"old":[],"rule":{"expected":"a number, 0 or more","min":0,"type":"number"},"table":"train"},
-  {"default":0.9,"help":"Decay of the first moment [default: 0.9]","key":"beta1","label":"Beta 1","more":true,"old":[],"rule":{"below":1,"expected":"a number, 0 or more and below 1","min":0,"type":"number"},"table":"train"},
+  {"default":0.1,"help":"Decay of matrices: decoupled, but for SGD, which adds it to the gradient [default: 0.1]","key":"weight_decay","label":"Weight decay","more":true,"old":[],"rule":{"expected":"a number, 0 or more","min":0,"type":"number"},"table":"train"},
+  {"default":0.9,"help":"Decay of the first moment; momentum of SGD [default: 0.9]","key":"beta1","label":"Beta 1","more":true,"old":[],"rule":{"below":1,"expected":"a number, 0 or more and below 1","min":0,"type":"number"},"table":"train"},
   {"default":0.99,"help":"Decay of the second moment [default: 0.99]","key":"beta2","label":"Beta 2","more":true,"old":[],"rule":{"below":1,"expected":"a number, 0 or more and below 1","min":0,"type":"number"},"table":"train"},
   {"default":1e-8,"help":"Term in the denominator of Adam [default: 1e-8]","key":"eps","label":"Epsilon","more":true,"old":[],"rule":{"above":true,"expected":"a number above 0","min":0,"type":"number"},"table":"train"},
   {"default":1.0,"help":"Largest gradient norm; 0 is no clipping [default: 1.0]","key":"clip","label":"Clip norm at","more":true,"old":[],"rule":{"expected":"a number, 0 or more","min":0,"type":"number"},"table":"train"},

@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use passed::{About, Passed};
@@ -141,8 +141,15 @@ const BELOW_COMMAND: &[&str] = &[
     "shaders",
 ];
 
-/// Test targets by the stages that run nothing else.
-const SLOW: [(&str, &str); 3] = [(TRAINING, "training"), (WGPU, "wgpu"), (COMMAND, "end_to_end")];
+/// Test targets by the stages that run nothing else, with the folders of those whose files are drawn.
+const SLOW: [(&str, &str, Option<&str>); 4] = [
+    (TRAINING, "training", Some("tests/tests/training")),
+    (WGPU, "wgpu", None),
+    (COMMAND, "end_to_end", Some("cli/tests/end_to_end")),
+    (EMULATED, "cuda", Some("tests/tests/cuda")),
+];
+/// Each file of tests that are drawn is run one day of these.
+const DAYS_OF_FILES: u64 = 3;
 
 /// The stages in the order in which they begin where there's a place. Those that use the same target directory of cargo come
 /// after its build, since cargo does one build at a time.
@@ -167,7 +174,8 @@ const STAGES: &[Stage] = &[
     Stage { measures: true, ..Stage::new(TIMED, &[BUILD], Tests(timed)) },
     Stage::new(BROWSER, &[BUILD, PAGE], Tests(web::test_engine))
         .known_by(&["backend-wgpu", "shaders", "tests/browser", "web/src"], 7),
-    Stage::new(EMULATED, &[BUILD, SYSTEM], Tests(emulated))
+    // Left out by `cargo test`, since each kernel is compiled first.
+    Stage::new(EMULATED, &[BUILD, SYSTEM], Tests(|shell| slow(shell, EMULATED)))
         .known_by(&["backend-cuda/src", PRINTED, "kernels", "tests/tests/cuda"], 7),
     Stage::new(KERNELS, &[BUILD, SYSTEM], Tests(nvidia::test))
         .known_by(&["backend-cuda", PRINTED, "kernels"], 7),
@@ -267,7 +275,7 @@ pub fn run_named(names: &[String]) -> anyhow::Result<bool> {
     for name in names {
         ensure!(known.contains(&name.as_str()), "there is no stage `{name}`: {}", known.join(", "));
     }
-    run_only(&names.iter().map(String::as_str).collect::<Vec<_>>(), Draw::Part)
+    run_only(&names.iter().map(String::as_str).collect::<Vec<_>>(), Draw::Files)
 }
 
 /// Runs those with `names`, and says since which day the others that are `left_out` haven't changed.
@@ -290,8 +298,10 @@ fn run_stages(names: &[&str], left_out: &[(&str, &str)], draw: Draw) -> anyhow::
     let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
     outcomes.sort_by_key(|outcome| stages.iter().position(|stage| stage.name == outcome.name));
     print!("\n{}", report::table(&outcomes, left_out, start.elapsed()));
-    let has_passed =
-        |name| outcomes.iter().any(|outcome| outcome.name == name && outcome.counts.failed == 0);
+    let has_passed = |name| {
+        let mut whole = outcomes.iter().filter(|outcome| !outcome.is_part);
+        whole.any(|outcome| outcome.name == name && outcome.counts.failed == 0)
+    };
     let mut passed = Passed::read(&root())?;
     for (name, hash) in hashes.into_iter().filter(|&(name, _)| has_passed(name)) {
         passed.write(name, &hash)?;
@@ -323,18 +333,19 @@ impl Stage {
     fn run(&self, log: Option<PathBuf>, draw: Draw) -> Outcome {
         let start = Instant::now();
         println!("== {} begins ==", self.name);
-        let shell = match &log {
+        let opened = match &log {
             None => Ok(Shell::live()),
             Some(log) => Shell::logged(log),
         };
-        let (counts, processor, problem, mut failures, not_run) = match shell {
+        let (shell, counts, problem) = match opened {
             Ok(mut shell) => {
                 shell.draw = draw;
                 let (counts, problem) = self.perform(&mut shell);
-                (counts, shell.processor, problem, shell.failures, shell.not_run)
+                (shell, counts, problem)
             }
-            Err(error) => (Counts::FAILED, Duration::ZERO, Some(error.to_string()), vec![], vec![]),
+            Err(error) => (Shell::live(), Counts::FAILED, Some(error.to_string())),
         };
+        let Shell { processor, mut failures, not_run, is_part, .. } = shell;
         let wall = start.elapsed();
         // Lines of two stages don't mix.
         let mut stdout = io::stdout().lock();
@@ -358,7 +369,7 @@ impl Stage {
         if failures.is_empty() {
             failures.extend(problem);
         }
-        Outcome { name: self.name, wall, processor, counts, failures, not_run }
+        Outcome { name: self.name, wall, processor, counts, failures, not_run, is_part }
     }
 
     /// Does what it does. It fails where it says so, or should report tests and doesn't; then with why, and as at least one
@@ -386,18 +397,30 @@ fn run(shell: &mut Shell, first: &[&str], rest: &[&str]) -> anyhow::Result<()> {
 /// Runs the tests of libraries and programs, and of every target that is no stage of its own.
 fn quick(shell: &mut Shell) -> anyhow::Result<()> {
     let targets = packages::test_targets(shell)?;
-    let is_slow = |target: &&String| SLOW.iter().any(|(_, slow)| slow == target);
+    let is_slow = |target: &&String| SLOW.iter().any(|(_, slow, _)| slow == target);
     let quick = targets.iter().filter(|target| !is_slow(target));
     let mut command = words(&["test", "--no-fail-fast", "--lib", "--bins"]);
     command.args(PACKAGES).args(quick.flat_map(|target| ["--test", target]));
     shell.run(&mut command)
 }
 
-/// Runs the test target of a stage.
+/// Runs the test target of a stage: of a part, the files that are drawn.
 fn slow(shell: &mut Shell, stage: &str) -> anyhow::Result<()> {
-    let target = SLOW.iter().find(|(name, _)| *name == stage).map(|&(_, target)| target);
-    let target = target.with_context(|| format!("`{stage}` is no stage of one target"))?;
-    run(shell, &["test", "--test", target], &PACKAGES)
+    let target = SLOW.iter().find(|(name, ..)| *name == stage);
+    let &(_, target, folder) =
+        target.with_context(|| format!("`{stage}` is no stage of one target"))?;
+    let mut drawn = vec![];
+    if let Some(folder) = folder.filter(|_| shell.draw == Draw::Part) {
+        let mut later = vec![];
+        for (file, index) in packages::test_files(folder)?.into_iter().zip(0..) {
+            let is_today = shell.draw.takes_a_day_of(DAYS_OF_FILES, index);
+            if is_today { &mut drawn } else { &mut later }.push(file);
+        }
+        shell.is_part = true;
+        let later = later.join(" ");
+        shell.not_run.push(format!("{later} of {stage}, on another day (--all runs them)"));
+    }
+    shell.run(words(&["test", "--test", target]).args(PACKAGES).arg("--").args(drawn))
 }
 
 /// Runs the tests that measure time and are ignored beside others.
@@ -407,11 +430,6 @@ fn timed(shell: &mut Shell) -> anyhow::Result<()> {
         &[&["test", "--lib", "--test", "plans"], &PACKAGES[..]].concat(),
         &["--", "--ignored", "timed::"],
     )
-}
-
-/// Runs the tests that `cargo test` leaves out, since each kernel of theirs is compiled first.
-fn emulated(shell: &mut Shell) -> anyhow::Result<()> {
-    run(shell, &["test", "--test", "cuda"], &PACKAGES)
 }
 
 /// Builds the crate with the library as others do, and runs it. The only test of its kind that is left out otherwise.

@@ -13,11 +13,13 @@ pub struct Outcome {
     pub counts: Counts,
     /// Tests that failed, or why the stage did.
     pub failures: Vec<String>,
-    /// Tests that this machine can't run, each with the reason.
+    /// Tests that weren't run, each with the reason.
     pub not_run: Vec<String>,
+    /// True if some of them were left for another day.
+    pub is_part: bool,
 }
 
-/// A line a stage and one for all, which stages were `left_out` and on which day they passed, tests that the machine can't run, what failed, and how many tests passed;
+/// A line a stage and one for all, which stages were `left_out` and on which day they passed, tests that weren't run, what failed, and how many tests passed;
 /// `wall` is the time that all took together.
 pub fn table(outcomes: &[Outcome], left_out: &[(&str, &str)], wall: Duration) -> String {
     let width = outcomes.iter().map(|outcome| outcome.name.len()).max().unwrap_or(0).max(5);
@@ -73,6 +75,7 @@ mod tests {
             counts: Counts { runners: 1, passed, failed, ignored: 1 },
             failures: (0..failed).map(|_| "losses_fall".to_owned()).collect(),
             not_run: (0..failed).map(|_| "tests by avx512, which it lacks".to_owned()).collect(),
+            is_part: false,
         };
         let text = table(
             &[outcome("tests", 60, 12, 1), outcome("page", 9, 3, 0)],

@@ -13,6 +13,8 @@ use crate::isa::Isa;
 
 /// Positions per task.
 const BLOCK: usize = 64;
+/// Pairs that are rotated one by one sooner than in a vector that they don't fill.
+const FEW: usize = 4;
 
 /// What is rotated in x (B, T, heads, D), and by how much.
 #[derive(Clone, Copy, Debug)]
@@ -137,9 +139,23 @@ fn rotate_rows_body<S: Simd, X: Storage>(
             for ((a, b), (cos, sin)) in low.iter_mut().zip(high).zip(cos.iter().zip(sin)) {
                 rotate_lanes::<S, X>(a, b, cos, sin);
             }
-            rotate_lanes::<S, X>(low_rest, high_rest, cos_rest, sin_rest);
+            if low_rest.len() > FEW {
+                rotate_lanes::<S, X>(low_rest, high_rest, cos_rest, sin_rest);
+                continue;
+            }
+            let rest = low_rest.iter_mut().zip(high_rest).zip(cos_rest.iter().zip(sin_rest));
+            for ((a, b), (&cos, &sin)) in rest {
+                let (x, y) = rotated::<S>(a.to_f32(), b.to_f32(), cos, sin);
+                (*a, *b) = (X::from_f32(x), X::from_f32(y));
+            }
         }
     }
+}
+
+/// The point (x, y) rotated.
+#[inline(always)]
+fn rotated<S: Simd>(x: f32, y: f32, cos: f32, sin: f32) -> (f32, f32) {
+    (S::mul_add(x, cos, -(y * sin)), S::mul_add(y, cos, x * sin))
 }
 
 /// Rotates (a, b), at most [`LANES`] pairs, by way of f32: a loop that converts and computes at once
@@ -151,7 +167,7 @@ fn rotate_lanes<S: Simd, X: Storage>(a: &mut [X], b: &mut [X], cos: &[f32], sin:
     X::load(b, &mut y);
     let pairs = x.iter_mut().zip(&mut y).zip(cos.iter().zip(sin));
     for ((x, y), (&cos, &sin)) in pairs {
-        (*x, *y) = (S::mul_add(*x, cos, -(*y * sin)), S::mul_add(*y, cos, *x * sin));
+        (*x, *y) = rotated::<S>(*x, *y, cos, sin);
     }
     X::store(&x, a);
     X::store(&y, b);

@@ -52,6 +52,47 @@ fn add_rows_body<S: Simd, X: Storage>(x: &[X], to: &mut [f32]) {
     }
 }
 
+/// Columns that a task adds up at once, f32: their sums are 16 KiB.
+const ACCUMULATED: usize = 4096;
+
+/// `to[c] = x[0,c] + x[1,c] + …`, or `to[c] + x[0,c] + …` where it is `begun`, for x (R, C), C being the length of `to`: in f32 and in the
+/// order of rows.
+///
+/// # Panics
+/// If `x` is not whole rows, or has none.
+pub fn accumulate<X: Storage>(isa: Isa, x: &[X], to: &mut [X], begun: bool) {
+    let columns = to.len();
+    let Some(rows) = x.len().checked_div(columns) else { return };
+    assert!(rows > 0 && x.len() == rows * columns, "x is not whole rows of {columns}");
+    let to = Disjoint::new(to);
+    for_each_block(columns, ACCUMULATED, |block| {
+        // SAFETY: blocks of columns do not overlap.
+        let to = unsafe { to.part(block.start, block.len()) };
+        accumulate_block(isa, &x[block.start..], columns, to, begun);
+    });
+}
+
+dispatched!(fn accumulate_block<X>(x: &[X], columns: usize, to: &mut [X], begun: bool) = accumulate_block_body);
+
+#[expect(
+    clippy::extra_unused_type_parameters,
+    reason = "S is the instruction set that the loop is compiled for"
+)]
+#[inline(always)]
+fn accumulate_block_body<S: Simd, X: Storage>(x: &[X], columns: usize, to: &mut [X], begun: bool) {
+    let mut sums = [0.0; ACCUMULATED];
+    let sums = &mut sums[..to.len()];
+    let mut rows = x.chunks(columns).map(|row| &row[..to.len()]);
+    let first = if begun { None } else { rows.next() };
+    X::load(first.unwrap_or(to), sums);
+    for row in rows {
+        for (sum, x) in sums.iter_mut().zip(row) {
+            *sum += x.to_f32();
+        }
+    }
+    X::store(sums, to);
+}
+
 /// `to[r] = Σ_c x[r,c]` for x (R, C), R being the length of `to`.
 ///
 /// # Panics

@@ -95,7 +95,7 @@ impl Frame<'_> {
         if let Some(numbers) = self.collected {
             launch = launch.bind("numbers", numbers);
         }
-        // A browser's tab has no shards.
+        // A browser's tab has no shards, and `infer` refuses their keys there.
         let of_shard = !cfg!(target_family = "wasm")
             && self.key.is_some_and(|key| key.elements == SHARD_KEY_WORDS as u64);
         if let Some(key) = self.key {

@@ -195,3 +195,54 @@ fn nested_columns_of_parquet_are_rows() {
     let refusal = Chats::open(&[cut], &config(RowFormat::Messages, Some(&chatml)));
     assert!(matches!(refusal, Err(Error::Parquet { .. })));
 }
+
+/// A table of one column of texts.
+fn table(schema: &str, texts: &[&str]) -> Vec<u8> {
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut bytes = Vec::new();
+    let mut writer = SerializedFileWriter::new(&mut bytes, schema, Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut written = group.next_column().unwrap().unwrap();
+    let values: Vec<ByteArray> = texts.iter().map(|&text| ByteArray::from(text)).collect();
+    written.typed::<ByteArrayType>().write_batch(&values, None, None).unwrap();
+    written.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    bytes
+}
+
+/// As the `datasets` library writes columns of mixed types.
+#[test]
+fn json_columns_of_parquet_are_values() {
+    let schema = "message rows { REQUIRED BYTE_ARRAY messages (JSON); }";
+    let messages = r#"[{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]"#;
+    let chatml = template("chatml");
+    let config = config(RowFormat::Messages, Some(&chatml));
+    let expected = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>]\n";
+    assert_eq!(only("a.parquet", table(schema, &[messages]), &config), expected);
+    let folder = tempdir().unwrap();
+    let broken = file(&folder, "b.parquet", table(schema, &[messages, "[1"]));
+    let refusal = Chats::open(&[broken], &config).err().unwrap().to_string();
+    assert!(refusal.contains("isn't JSON"), "{refusal}");
+}
+
+#[test]
+fn a_row_gives_its_template_variables() {
+    let source =
+        "{{ style is defined }} {{ style }}:{% for m in messages %}{{ m.content }}{% endfor %}";
+    let given = ChatTemplate::find(None, Some(source), &Tokenizer::Byte, None).unwrap().unwrap();
+    let config =
+        ChatsConfig { train_on: TrainOn::All, ..config(RowFormat::Messages, Some(&given)) };
+    let row = |variables: &str| {
+        let messages =
+            r#"[{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]"#;
+        format!(r#"{{"messages": {messages}, "chat_template_kwargs": {variables}}}"#)
+    };
+    assert!(only("a.jsonl", row(r#"{"style": 7}"#), &config).contains("rue 7:"));
+    for none in ["null", "{}", r#"{"style": null}"#] {
+        assert!(only("a.jsonl", row(none), &config).contains("alse :"), "{none}");
+    }
+    let folder = tempdir().unwrap();
+    let refused = Chats::open(&[file(&folder, "b.jsonl", row("3"))], &config).err().unwrap();
+    assert!(refused.to_string().contains("chat_template_kwargs"), "{refused}");
+}

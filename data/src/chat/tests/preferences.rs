@@ -36,11 +36,22 @@ fn answers_are_trained_on_from_where_they_part() {
     let prompt = array(&[&user]);
     let question = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n";
     let chat = [format!("{question}[a<|im_end|>]\n"), format!("{question}[bc<|im_end|>]\n")];
+    let system = array(&[&message("system", "s")]);
+    let kind = chat.each_ref().map(|text| format!("<|im_start|>system\ns<|im_end|>\n{text}"));
     for (fields, expected) in [
         // Two texts, as prompts and completions are.
         (
             [("prompt", r#""q ""#), ("chosen", r#""a""#), ("rejected", r#""bc""#)],
             &["q [a\n]".to_owned(), "q [bc\n]".to_owned()],
+        ),
+        // Texts that begin with their prompt; a space before the answer is its own.
+        (
+            [("id", "1"), ("chosen", r#""q: a""#), ("rejected", r#""q: bc""#)],
+            &["q:[ a\n]".to_owned(), "q:[ bc\n]".to_owned()],
+        ),
+        (
+            [("id", "1"), ("chosen", r#""qa""#), ("rejected", r#""qabc""#)],
+            &["q[a\n]".to_owned(), "q[abc\n]".to_owned()],
         ),
         ([("prompt", &prompt), ("chosen", &only), ("rejected", &only_other)], &chat),
         ([("prompt", &prompt), ("chosen", r#""a""#), ("rejected", r#""bc""#)], &chat),
@@ -48,6 +59,9 @@ fn answers_are_trained_on_from_where_they_part() {
         // Whole conversations, with the prompt and without it.
         ([("prompt", r#""q""#), ("chosen", &whole), ("rejected", &other)], &chat),
         ([("id", "1"), ("chosen", &whole), ("rejected", &other)], &chat),
+        ([("prompt", &prompt), ("chosen", &whole), ("rejected", &other)], &chat),
+        // A prompt that both go on from with a message that isn't an answer.
+        ([("prompt", &system), ("chosen", &whole), ("rejected", &other)], &kind),
     ] {
         let chats = open(&row(&fields), None).unwrap();
         let rows = chats.rows();

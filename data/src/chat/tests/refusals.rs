@@ -177,7 +177,28 @@ fn a_models_own_templates_are_found() {
     assert_eq!(find(named, Some("rag"), None).unwrap().as_deref(), Some("r"));
     let several = named.replace("default", "other");
     assert!(find(&several, None, None).unwrap_err().to_string().contains("other, rag"));
-    for wrong in [r#"{"chat_template": 3}"#, r#"{"chat_template": [{"name": 1}]}"#, "{"] {
+    // As transformers, another one where a row has tools.
+    let with_tools = named.replace("rag", "tool_use");
+    for config in [&*with_tools, r#"{"chat_template": {"default": "d", "tool_use": "r"}}"#] {
+        let tokenizer = Tokenizer::parse("t", json, Some(config.as_bytes())).unwrap();
+        let written = |asked: Option<&str>, beside: Option<&str>, tools: minijinja::Value| {
+            let template = ChatTemplate::find(asked, beside, &tokenizer, None).unwrap().unwrap();
+            template.render(&[], &row::Conversation { tools, ..Default::default() }, false)
+        };
+        let tools = || minijinja::Value::from(vec![1]);
+        assert_eq!(written(None, None, tools()).unwrap(), "r");
+        assert_eq!(written(None, Some("file"), tools()).unwrap(), "r");
+        assert_eq!(written(None, None, minijinja::Value::UNDEFINED).unwrap(), "d");
+        assert_eq!(written(Some("default"), None, tools()).unwrap(), "d");
+        let marked = Some("{% generation %}file{% endgeneration %}");
+        assert!(written(None, marked, tools()).unwrap_err().contains("--chat-template"));
+    }
+    for wrong in [
+        r#"{"chat_template": 3}"#,
+        r#"{"chat_template": {"default": 3}}"#,
+        r#"{"chat_template": [{"name": 1}]}"#,
+        "{",
+    ] {
         let said = find(wrong, None, None).unwrap_err().to_string();
         assert!(said.contains("tokenizer_config.json"), "{said}");
     }

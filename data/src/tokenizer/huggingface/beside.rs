@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokenizers::AddedToken;
 use tokenizers::processors::template::TemplateProcessing;
 
-use super::{ADDED_TOKENS, CONFIG, SPECIAL_TOKENS_MAP, growth};
+use super::{ADDED_TOKENS, CONFIG, SPECIAL_TOKENS_MAP, classes, growth};
 
 /// Keys of special tokens, in transformers' order.
 const NAMED: [&str; 7] =
@@ -16,24 +16,27 @@ const NAMED: [&str; 7] =
 pub(super) struct Beside {
     /// Texts by name, `bos_token` and so on.
     pub named: BTreeMap<String, String>,
-    /// True if tokens were added or the post-processor was replaced.
+    /// True if tokens were added, or the configuration's class changed another part.
     pub changed: bool,
 }
 
-/// Adds the tokens of `files`, each a name and its bytes, to `inner`, and sets the post-processor that `add_bos_token` and `add_eos_token`
-/// ask for. Files that aren't JSON objects are passed over.
+/// The JSON object in the file `name` of `files`; null where it is none.
+fn object(files: &[(String, Vec<u8>)], name: &str) -> Value {
+    let file = files.iter().find(|(own, _)| own == name);
+    let value = file.and_then(|(_, text)| serde_json::from_slice(text).ok());
+    value.filter(Value::is_object).unwrap_or_default()
+}
+
+/// Adds the tokens of `files`, each a name and its bytes, to `inner`, and changes what their configuration's class changes. Files that aren't
+/// JSON objects are passed over.
 ///
 /// # Errors
-/// A message, for a post-processor that the library refuses.
+/// A message, for a token that the library takes too long for.
 pub(super) fn complete(
     inner: &mut tokenizers::Tokenizer,
     files: &[(String, Vec<u8>)],
 ) -> Result<Beside, String> {
-    let read = |name: &str| -> Value {
-        let file = files.iter().find(|(own, _)| own == name);
-        let value = file.and_then(|(_, text)| serde_json::from_slice(text).ok());
-        value.filter(Value::is_object).unwrap_or_default()
-    };
+    let read = |name: &str| object(files, name);
     let config = read(CONFIG);
     let mut found = Found::default();
     let listed = config.get("added_tokens_decoder").and_then(Value::as_object);
@@ -60,22 +63,35 @@ pub(super) fn complete(
     }
     let tokens = found.missing(inner);
     tokens.iter().try_for_each(|token| growth::check_token(&token.content))?;
-    let mut changed = !tokens.is_empty();
-    if changed {
+    let changed = classes::apply(inner, &config)? | !tokens.is_empty();
+    if !tokens.is_empty() {
         inner.add_tokens(&tokens);
     }
-    let named: BTreeMap<String, String> =
-        found.named.iter().map(|(name, token)| (name.clone(), token.content.clone())).collect();
+    let named = found.named.iter().map(|(name, token)| (name.clone(), token.content.clone()));
+    Ok(Beside { named: named.collect(), changed })
+}
+
+/// Sets the post-processor that `add_bos_token` and `add_eos_token` of the files ask for, where they say either. transformers 5 obeys them only where it makes
+/// a tokenizer of other files: a `tokenizer.json` has a post-processor of its own, or none.
+///
+/// # Errors
+/// A message, for a token that isn't there.
+pub(super) fn surround_as_asked(
+    inner: &mut tokenizers::Tokenizer,
+    files: &[(String, Vec<u8>)],
+    named: &BTreeMap<String, String>,
+) -> Result<bool, String> {
+    let config = object(files, CONFIG);
     let asked = ["add_bos_token", "add_eos_token"].map(|key| config.get(key));
-    if asked.iter().any(Option::is_some) {
-        let token = |index: usize, name: &str| {
-            let wanted = asked[index].is_some_and(|it| it.as_bool() == Some(true));
-            named.get(name).filter(|_| wanted).cloned()
-        };
-        surround(inner, token(0, "bos_token"), token(1, "eos_token"))?;
-        changed = true;
+    if asked.iter().all(Option::is_none) {
+        return Ok(false);
     }
-    Ok(Beside { named, changed })
+    let token = |index: usize, name: &str| {
+        let wanted = asked[index].is_some_and(|it| it.as_bool() == Some(true));
+        named.get(name).filter(|_| wanted).cloned()
+    };
+    surround(inner, token(0, "bos_token"), token(1, "eos_token"))?;
+    Ok(true)
 }
 
 /// Sets the post-processor that puts these tokens around a text.

@@ -226,13 +226,64 @@ fn tokens_that_lie_beside_the_file_are_added() {
     assert_eq!(named.encode("<c><s><x>").unwrap(), [261, 262, 263]);
     assert_eq!(named.bos(), Some(262));
     assert_ne!(listed.name(), named.name());
+    // transformers 5 leaves a tokenizer.json's own post-processor, and its lack of one.
     let around = with(&[(
         "tokenizer_config.json",
         r#"{"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": true, "add_eos_token": false}"#,
     )]);
     let around = Tokenizer::HuggingFace(Box::new(around));
-    assert_eq!(around.encode_with_specials("the").unwrap(), [261, 257]);
-    assert_eq!(around.around_texts().unwrap(), [vec![261], vec![262]]);
+    assert_eq!(around.encode_with_specials("the").unwrap(), [257]);
+    assert_eq!(around.around_texts().unwrap(), [vec![], vec![262]]);
+}
+
+/// Ids as transformers 5.24 gives them.
+#[test]
+fn classes_normalize_and_split_by_their_configuration() {
+    let ids = |json: &Value, config: &Value, text: &str| {
+        let (json, config) = (json.to_string(), config.to_string());
+        let read = HuggingFace::parse("t", json.as_bytes(), Some(config.as_bytes())).unwrap();
+        read.encode(text).unwrap()
+    };
+    let mut spaced = byte_level();
+    spaced["pre_tokenizer"]["add_prefix_space"] = json!(true);
+    for json in [byte_level(), spaced.clone()] {
+        for (class, key, expected) in [
+            ("GPT2Tokenizer", Value::Null, [97, 32, 257]),
+            ("GPT2TokenizerFast", json!(true), [259, 32, 257]),
+            ("Qwen2Tokenizer", json!(false), [97, 32, 257]),
+        ] {
+            let config = json!({"tokenizer_class": class, "add_prefix_space": key});
+            assert_eq!(ids(&json, &config, "a the"), expected, "{config}");
+        }
+    }
+    let of_file = json!({"tokenizer_class": "PreTrainedTokenizerFast", "add_prefix_space": false});
+    assert_eq!(ids(&spaced, &of_file, "a the"), [259, 32, 257]);
+
+    let words = ["[UNK]", "a", "A", "é", "e", "E", "文", "É", "文文"];
+    let vocab: serde_json::Map<String, Value> =
+        words.into_iter().zip(0..).map(|(word, id)| (word.to_owned(), json!(id))).collect();
+    let bert = |lowercase: bool| {
+        json!({
+            "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+                "strip_accents": null, "lowercase": lowercase},
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                "max_input_chars_per_word": 100, "vocab": vocab}
+        })
+    };
+    for lowercase in [true, false] {
+        for (config, expected) in [
+            (json!({}), &[1, 4, 4, 6, 6][..]),
+            (json!({"tokenizer_class": "BertTokenizer", "do_lower_case": false}), &[2, 7, 3, 6, 6]),
+            (json!({"do_lower_case": true, "strip_accents": false}), &[1, 3, 3, 6, 6]),
+            (json!({"tokenize_chinese_chars": false}), &[1, 4, 4, 8]),
+            (json!({"do_lower_case": false, "strip_accents": true}), &[2, 5, 4, 6, 6]),
+        ] {
+            assert_eq!(ids(&bert(lowercase), &config, "A É é 文文"), expected, "{config}");
+        }
+    }
+    let of_file = json!({"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": true});
+    assert_eq!(ids(&bert(false), &of_file, "A É é 文文"), [2, 7, 3, 6, 6]);
 }
 
 #[test]
@@ -254,6 +305,31 @@ fn a_vocabulary_and_merges_make_a_tokenizer() {
     let tokenizer = Tokenizer::open(Tokenizer::file_in(folder.path())).unwrap();
     assert_eq!(tokenizer.encode("ab abb<|endoftext|>").unwrap(), [5, 4, 2, 0]);
     assert_eq!((tokenizer.eos(), tokenizer.vocab_size()), (Some(0), 6));
+    // Each row as transformers 5.24 has it.
+    for (asked, ids) in [
+        (r#""add_bos_token": true"#, &[0, 5][..]),
+        (r#""add_eos_token": true"#, &[5, 6]),
+        (r#""add_bos_token": true, "add_eos_token": true"#, &[0, 5, 6]),
+        (r#""add_bos_token": false"#, &[5]),
+        (r#""add_prefix_space": false"#, &[5]),
+    ] {
+        for class in ["GPT2Tokenizer", "Qwen2TokenizerFast"] {
+            let config = format!(
+                r#"{{"tokenizer_class": "{class}", "bos_token": "<|endoftext|>", "eos_token": "</s>", {asked}}}"#
+            );
+            at("tokenizer_config.json", &config);
+            let tokenizer = Tokenizer::open(folder.path().join("vocab.json")).unwrap();
+            assert_eq!(tokenizer.encode_with_specials("ab").unwrap(), ids, "{class}, {asked}");
+            // As a checkpoint keeps it.
+            let kept = tempdir().unwrap();
+            for (name, bytes) in tokenizer.files() {
+                fs::write(kept.path().join(name), bytes).unwrap();
+            }
+            let again = Tokenizer::open(Tokenizer::file_in(kept.path())).unwrap();
+            assert_eq!(again.name(), tokenizer.name(), "{class}, {asked}");
+            assert_eq!(again.encode_with_specials("ab").unwrap(), ids, "{class}, {asked}");
+        }
+    }
     at("tokenizer_config.json", r#"{"tokenizer_class": "CLIPTokenizer"}"#);
     let refused = Tokenizer::open(folder.path().join("vocab.json")).err().unwrap().to_string();
     assert!(refused.contains("CLIPTokenizer"), "{refused}");

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::encoders::{activation, classes, hidden_act, labels, named};
+use super::super::encoders::{
+    activation, check_quantization, classes, hidden_act, labels, named, one_label,
+};
 use super::BertConfig;
 use crate::error::Result;
 use crate::keys::Keys;
@@ -33,7 +35,7 @@ impl BertConfig {
     pub fn from_hf(value: &Value) -> Result<Self> {
         let keys = Keys::of("config.json", "model_type", value)?;
         keys.must_be("model_type", &[json!(MODEL_TYPE)])?;
-        keys.must_be("quantization_config", &[])?;
+        check_quantization(&keys)?;
         keys.must_be("position_embedding_type", &[json!("absolute")])?;
         for key in ["is_decoder", "add_cross_attention"] {
             keys.must_be(key, &[json!(false)])?;
@@ -50,7 +52,7 @@ impl BertConfig {
             _ => {}
         }
         if classifies {
-            keys.must_be("problem_type", &[json!("single_label_classification")])?;
+            one_label(&keys)?;
         }
         let config = Self {
             layers: keys.size("num_hidden_layers")?,
@@ -191,6 +193,7 @@ mod tests {
             ("is_decoder", json!(true), "`is_decoder`: is true"),
             ("tie_word_embeddings", json!(false), "`tie_word_embeddings`: is false"),
             ("problem_type", json!("regression"), "`problem_type`: is \"regression\""),
+            ("id2label", json!({ "0": "LABEL_0" }), "`id2label`: has one class"),
             ("hidden_act", json!("quick_gelu"), "`hidden_act`: is quick_gelu; supported: gelu,"),
             ("hidden_size", Value::Null, "`hidden_size`: is missing"),
             ("num_attention_heads", json!(5), "5 heads don't divide 128 channels"),

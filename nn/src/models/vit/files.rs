@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::encoders::{activation, classes, hidden_act, labels, named};
+use super::super::encoders::{
+    activation, check_quantization, classes, hidden_act, labels, named, one_label,
+};
 use super::{Pooling, VitConfig};
 use crate::error::Result;
 use crate::keys::Keys;
@@ -35,9 +37,9 @@ impl VitConfig {
                 return Err(keys.wrong("model_type", format!("is {found}; supported: {CLASS}")));
             }
         };
-        keys.must_be("quantization_config", &[])?;
+        check_quantization(&keys)?;
         keys.must_be("attention_probs_dropout_prob", &[json!(0), json!(0.0)])?;
-        keys.must_be("problem_type", &[json!("single_label_classification")])?;
+        one_label(&keys)?;
         let config = Self {
             layers: keys.size("num_hidden_layers")?,
             channels: keys.size("hidden_size")?,
@@ -178,12 +180,17 @@ mod tests {
             ("hidden_act", json!("quick_gelu"), "`hidden_act`: is quick_gelu; supported: gelu,"),
             ("attention_probs_dropout_prob", json!(0.1), "`attention_probs_dropout_prob`: is 0.1"),
             ("problem_type", json!("regression"), "`problem_type`: is \"regression\""),
-            ("quantization_config", json!({}), "`quantization_config`: is {}"),
+            (
+                "quantization_config",
+                json!({ "quant_method": "gptq", "bits": 4 }),
+                "`quantization_config`: says that weights are quantized by gptq, which isn't read",
+            ),
             ("image_size", json!([8, 8, 8]), "`image_size`: must be"),
             ("patch_size", json!(3), "patches of 3 × 3 pixels don't divide images of 8 × 8"),
             ("hidden_size", Value::Null, "`hidden_size`: is missing"),
             ("num_attention_heads", json!(5), "5 heads don't divide 64 channels"),
             ("id2label", json!([1]), "`id2label`: must be an object"),
+            ("id2label", json!({ "0": "LABEL_0" }), "`id2label`: has one class"),
         ] {
             let mut file = file.clone();
             file[key] = value;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use conformance::values::uniform;
 use tightrope_core::DType;
 use tightrope_nn::{
-    Architecture, Batch, Details, Family, Input, LanguageModel, Model, ModelConfig, preset,
+    Architecture, Batch, ClassifierConfig, Details, Family, Input, LanguageModel, Model,
+    ModelConfig, preset,
 };
 
 /// Tokens and classes of labels.
@@ -14,8 +15,8 @@ const CLASSES: usize = 5;
 /// Tokens of a sequence.
 const LENGTH: usize = 9;
 
-/// A model by the stream of draws `draw`: every family of language models, with documents, packed documents or pairs of answers, encoders
-/// with masked tokens or classes, and classifiers of images.
+/// A model by the stream of draws `draw`: every family of decoders, with documents, packed documents, pairs of answers or classes of texts,
+/// encoders with masked tokens or classes, and classifiers of images.
 pub(super) fn drawn(draw: impl Fn(u64) -> f64) -> Arc<dyn Model> {
     let pick = |stream: u64, of: usize| (draw(stream) * of as f64) as usize;
     let families = Family::ALL.len();
@@ -39,7 +40,9 @@ pub(super) fn drawn(draw: impl Fn(u64) -> f64) -> Arc<dyn Model> {
             config.classes = (kind == families + 1).then_some(CLASSES);
             config.build(LENGTH)
         }
-        Architecture::Language(_) => unreachable!("neither is a language model"),
+        Architecture::Language(_) | Architecture::Classifier(_) => {
+            unreachable!("neither is a decoder")
+        }
     }
     .expect("a model")
 }
@@ -66,6 +69,11 @@ fn language(
         dropout: 0.0,
         ..preset(if family == Family::Gpt2 { "tiny" } else { "llama-tiny" }).expect("a preset")
     };
+    if sample >= 0.8 {
+        let of_classes =
+            ClassifierConfig { decoder: config, classes: CLASSES, labels: vec![], padding: None };
+        return of_classes.build(LENGTH).expect("a model");
+    }
     let model = LanguageModel::new(&config, LENGTH).expect("a model");
     match sample {
         x if x < 0.2 => Arc::new(model.packed()),
@@ -96,6 +104,7 @@ impl ByInput {
                 "targets" => expected(i, VOCAB),
                 "labels" => expected(i, CLASSES),
                 "types" => below(i, 2),
+                "last" => below(i, LENGTH),
                 // A sequence has two documents, whose positions begin anew.
                 "documents" => i32::from(i % LENGTH >= 4),
                 "positions" => (i % LENGTH % 4) as i32,
