@@ -19,6 +19,8 @@ mod jinja;
 #[cfg(not(target_family = "wasm"))]
 mod mask;
 #[cfg(not(target_family = "wasm"))]
+mod named;
+#[cfg(not(target_family = "wasm"))]
 pub(crate) mod parquet;
 #[cfg(not(target_family = "wasm"))]
 mod preference;
@@ -42,6 +44,8 @@ pub use documents::documents;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use files::Layout;
 pub use format::{RowFormat, TrainOn};
+#[cfg(not(target_family = "wasm"))]
+pub use named::TemplateFiles;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use row::{Problem, field, kind, text};
 #[cfg(not(target_family = "wasm"))]

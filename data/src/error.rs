@@ -86,6 +86,18 @@ pub enum Error {
         /// The reason.
         problem: String,
     },
+    /// A file that is packed in a way that isn't read.
+    #[error(
+        "{name} is packed by {by}, which isn't read; unpack it with `{with} FILE`, or pack it with gzip or Zstandard"
+    )]
+    PackedBy {
+        /// The file.
+        name: String,
+        /// What has packed it.
+        by: &'static str,
+        /// The command that unpacks it.
+        with: &'static str,
+    },
     /// A file that can't be unpacked.
     #[error("{name} can't be unpacked: {problem}; fetch or pack it again")]
     Packed {

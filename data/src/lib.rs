@@ -58,7 +58,9 @@ mod toy;
 
 pub use buckets::{BucketCount, bucket_lengths};
 #[cfg(not(target_family = "wasm"))]
-pub use chat::{ChatTemplate, Chats, ChatsConfig, Counts, Rows, Sequences, documents, row_format};
+pub use chat::{
+    ChatTemplate, Chats, ChatsConfig, Counts, Rows, Sequences, TemplateFiles, documents, row_format,
+};
 pub use chat::{RowFormat, TrainOn};
 pub use checkpoint::{Base, Best, Checkpoint, Contents, DataState, Evaluations, Manifest, Skipped};
 #[cfg(not(target_family = "wasm"))]
@@ -89,3 +91,5 @@ pub use toy::{Problem, Toy, ToyTask};
 
 /// The file of a chat template in a model directory.
 pub const TEMPLATE_FILE: &str = "chat_template.jinja";
+/// The folder of a model directory with its other chat templates: `tool_use.jinja` is that for conversations with tools.
+pub const TEMPLATE_FOLDER: &str = "additional_chat_templates";

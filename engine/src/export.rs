@@ -19,7 +19,7 @@ use crate::units::json_text;
 use crate::weights::adapters::Adapters;
 use crate::weights::companions::{self, Files};
 use crate::weights::frozen::Frozen;
-use crate::weights::{Places, Source, adapters, preprocessor};
+use crate::weights::{Places, Source, adapters, preprocessor, templates};
 
 const FULL: &str = "free some space, or give another directory";
 const WEIGHTS: &str = "model.safetensors";
@@ -121,6 +121,8 @@ pub fn export(path: &Path, said: &Settings, form: Form, out: &Path) -> Result<()
     written.with_context(|| format!("can't write `{}`", weights.display())).help(FULL)?;
     for (name, bytes) in files {
         let file = out.join(&name);
+        let folder = file.parent().filter(|folder| !folder.exists());
+        folder.map_or(Ok(()), files::create_folder).help(FULL)?;
         files::write(&file, bytes)
             .with_context(|| format!("can't write `{}`", file.display()))
             .help(FULL)?;
@@ -200,6 +202,7 @@ fn described(
     set_dtype(&mut config, dtype, published);
     let mut files = source.companions()?;
     files.remove(companions::STORED);
+    templates::unpack(&mut files)?;
     if let Architecture::Vit(model) = &source.config {
         if !files.contains_key(preprocessor::FILE) {
             let normalization = source.normalization(model.colors)?;

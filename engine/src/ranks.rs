@@ -7,7 +7,7 @@ use std::{num::NonZeroUsize, process::Command, sync::atomic::AtomicBool};
 
 use anyhow::anyhow;
 use tightrope_core::{Backend, Link, Linked, Ranks, all_overlap, link};
-use tightrope_ranks::{Connected, Launched, agree, connect};
+use tightrope_ranks::{AgreeError, Connected, Launched, agree, connect};
 
 use crate::error::{Error, Help as _, Result};
 use crate::recipe::{Planned, Recipe};
@@ -19,6 +19,9 @@ pub use tightrope_ranks::Ended;
 pub use tightrope_ranks::exit;
 #[cfg(unix)]
 pub use tightrope_ranks::{GUARDED, stand_by};
+
+/// What to do about a rank that doesn't answer.
+const ANSWERS: &str = "see what the rank says that is named, or wait longer with --rank-timeout";
 
 /// The ranks that this process was launched with, and its place among them.
 pub struct Together {
@@ -70,7 +73,7 @@ impl Together {
         let facts = recipe.facts()?;
         let facts: Vec<(&str, &str)> =
             facts.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        agree(&mut *self.ranks, &facts).help("give every rank the same settings and files")
+        self.compare(&facts, "give every rank the same settings and files")
     }
 
     /// Has no rank plan to exchange beside other ops where the device of one can't.
@@ -79,7 +82,7 @@ impl Together {
     /// A rank that doesn't answer.
     pub fn agree_on_overlap(&mut self, recipe: &mut Recipe, device: &dyn Backend) -> Result<()> {
         let all = all_overlap(device, &mut *self.ranks);
-        if !all.help("see what the rank says that is named")? {
+        if !all.help(ANSWERS)? {
             recipe.step.config.options.overlap = false;
         }
         Ok(())
@@ -95,7 +98,15 @@ impl Together {
             (planned.json()?["choices"].to_string(), planned.step.plan.peak_bytes());
         let shared = planned.step.config().context_ranks;
         let plan = format!("{choices} of contexts of {shared} ranks in {bytes} bytes");
-        agree(&mut *self.ranks, &[("plan", &plan)]).help(HELP)
+        self.compare(&[("plan", &plan)], HELP)
+    }
+
+    /// Holds that all ranks have the same facts; `help` is for ranks that differ.
+    fn compare(&mut self, facts: &[(&str, &str)], help: &str) -> Result<()> {
+        agree(&mut *self.ranks, facts).map_err(|error| match error {
+            AgreeError::Differ(error) => Error::failed(error, help),
+            AgreeError::Ranks(error) => Error::failed(error, ANSWERS),
+        })
     }
 
     /// Links the devices of all ranks, so that they send to each other by themselves, where each can; what there is to tell of it.
@@ -103,7 +114,7 @@ impl Together {
     /// # Errors
     /// A rank that doesn't answer.
     pub fn link(&mut self, device: &mut dyn Backend) -> Result<Option<String>> {
-        let found = link(device, &mut *self.ranks).help("see what the rank says that is named")?;
+        let found = link(device, &mut *self.ranks).help(ANSWERS)?;
         Ok(match found {
             Link::Devices(Linked { carrier, bytes, .. }) => {
                 let bytes = bytes.map_or(String::new(), |bytes| {

@@ -39,6 +39,8 @@ mod quantized;
 pub mod source;
 pub mod start;
 pub(crate) mod teacher;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) mod templates;
 pub mod tokenizer;
 
 pub use companions::Generation;

@@ -35,7 +35,7 @@ pub const TUNED_LR: f64 = 2e-5;
 /// The same for direct preference optimization, as in TRL.
 pub const DPO_LR: f64 = 1e-6;
 /// Peak learning rate of adapters, divided by that of the weights themselves (Schulman et al., "LoRA Without Regret", 2025).
-pub const ADAPTERS_LR: f64 = 10.0;
+pub const ADAPTER_LR_FACTOR: f64 = 10.0;
 /// Images of a step where the settings don't say otherwise.
 pub const IMAGES: usize = 32;
 /// Sequences of a step where neither the settings nor the memory say otherwise.

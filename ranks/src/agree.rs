@@ -7,12 +7,31 @@ use tightrope_core::{Ranks, RanksError};
 /// Bytes of facts that a rank may have in any case.
 const FACTS: usize = 1 << 20;
 
+/// Why ranks that compared facts can't go on together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AgreeError {
+    /// Facts differ.
+    #[error(transparent)]
+    Differ(RanksError),
+    /// A rank didn't answer, or not as ranks do: nothing is known of its facts.
+    #[error(transparent)]
+    Ranks(#[from] RanksError),
+}
+
+impl From<AgreeError> for RanksError {
+    fn from(error: AgreeError) -> Self {
+        match error {
+            AgreeError::Differ(error) | AgreeError::Ranks(error) => error,
+        }
+    }
+}
+
 /// Compares facts, each a name and a value (a version, or a hash of something long). All ranks call this at the same place.
 ///
 /// # Errors
-/// Ranks that differ: the error names the first that differs from most, and its reason says who has what. A rank whose facts are longer
-/// than 1 MiB, and than twice this one's.
-pub fn agree(ranks: &mut dyn Ranks, facts: &[(&str, &str)]) -> Result<(), RanksError> {
+/// [`AgreeError::Differ`] names the first rank that differs from most, and its reason says who has what. [`AgreeError::Ranks`] where one
+/// doesn't answer, or its facts are longer than 1 MiB and than twice this one's.
+pub fn agree(ranks: &mut dyn Ranks, facts: &[(&str, &str)]) -> Result<(), AgreeError> {
     const WHAT: &str = "what all ranks compare";
     let own = written(facts);
     // Ranks with other facts write other lengths, and gathers need equal ones.
@@ -48,7 +67,8 @@ pub fn agree(ranks: &mut dyn Ranks, facts: &[(&str, &str)]) -> Result<(), RanksE
     let met = ranks.begin_gather(WHAT, vec![0]).and_then(|ticket| ranks.finish(ticket));
     drop(met);
     ranks.fail(&reason);
-    Err(RanksError { rank: Some(*rank), what: format!("{WHAT}: {name}"), reason })
+    let what = format!("{WHAT}: {name}");
+    Err(AgreeError::Differ(RanksError { rank: Some(*rank), what, reason }))
 }
 
 /// Texts with their lengths before them.
@@ -113,7 +133,7 @@ mod tests {
     use crate::Threads;
 
     /// What each rank is told that has these facts.
-    fn told(all: &[&[(&str, &str)]]) -> Vec<Result<(), RanksError>> {
+    fn told(all: &[&[(&str, &str)]]) -> Vec<Result<(), AgreeError>> {
         thread::scope(|scope| {
             let ranks = Threads::group(all.len(), Duration::from_secs(10));
             let started: Vec<_> = ranks
@@ -123,6 +143,19 @@ mod tests {
                 .collect();
             started.into_iter().map(|thread| thread.join().unwrap()).collect()
         })
+    }
+
+    fn differ(result: Result<(), AgreeError>) -> RanksError {
+        let Err(AgreeError::Differ(error)) = result else { panic!("{result:?}") };
+        error
+    }
+
+    #[test]
+    fn a_rank_that_does_not_answer_is_no_difference() {
+        let mut ranks = Threads::group(2, Duration::from_millis(100));
+        let error = agree(&mut ranks[0], &[("version", "0.1.0")]).unwrap_err();
+        let AgreeError::Ranks(error) = error else { panic!("{error:?}") };
+        assert_eq!(error.rank, Some(1), "{error}");
     }
 
     #[test]
@@ -146,7 +179,7 @@ mod tests {
             (&[], r#"it has data none, where rank 1 has "1a2b"; it has version none"#),
         ] {
             for result in told(&[odd, most, most]) {
-                let error = result.unwrap_err();
+                let error = differ(result);
                 assert_eq!(error.rank, Some(0));
                 assert!(error.reason.contains(expected), "{error}");
             }
@@ -167,6 +200,7 @@ mod tests {
                 for mut ranks in honest {
                     scope.spawn(move || {
                         let error = agree(&mut ranks, &[("version", "0.1.0")]).unwrap_err();
+                        let AgreeError::Ranks(error) = error else { panic!("{error:?}") };
                         assert_eq!(error.rank, Some(2), "{error}");
                         let said =
                             format!("it compares {length} bytes, where 1048576 are the most");
@@ -180,7 +214,7 @@ mod tests {
     #[test]
     fn of_two_the_first_counts() {
         for result in told(&[&[("data", "1")], &[("data", "2")]]) {
-            let error = result.unwrap_err();
+            let error = differ(result);
             assert_eq!(
                 (error.rank, error.what.as_str()),
                 (Some(1), "what all ranks compare: data")

@@ -67,7 +67,8 @@ pub fn connect(time_out: Duration, insecure: bool) -> Result<Option<Connected>, 
         return Ok(None);
     };
     let mut connected = carried(&launched, time_out, insecure)?;
-    agree(&mut *connected.ranks, &[("version", env!("CARGO_PKG_VERSION"))])?;
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    agree(&mut *connected.ranks, &version).map_err(RanksError::from)?;
     Ok(Some(connected))
 }
 

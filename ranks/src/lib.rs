@@ -36,7 +36,7 @@ mod tcp;
 mod threads;
 mod transport;
 
-pub use agree::agree;
+pub use agree::{AgreeError, agree};
 pub use connect::{ConnectError, Connected, connect, exit};
 #[cfg(unix)]
 pub use guard::{GUARDED, stand_by};

@@ -4,6 +4,9 @@ use tightrope::data::SafeTensors;
 
 use super::*;
 
+/// The template of conversations with tools.
+const FOR_TOOLS: &str = "additional_chat_templates/tool_use.jinja";
+
 fn loss(dir: &Path, words: &str) -> f64 {
     json(&ok(dir, &format!("eval {words} --data text.txt --json")))["loss"].as_f64().unwrap()
 }
@@ -169,6 +172,8 @@ fn an_export_copies_what_it_does_not_change() {
         put(&source.join("generation_config.json"), &generation);
         put(&source.join("special_tokens_map.json"), &serde_json::json!({ "eos_token": "a" }));
         fs::write(source.join("chat_template.jinja"), "{{ messages[0]['content'] }}").unwrap();
+        fs::create_dir(source.join("additional_chat_templates")).unwrap();
+        fs::write(source.join(FOR_TOOLS), "{{ tools }}").unwrap();
         let words = "--data text.txt --steps 1 --lr 0 --batch 2 --threads 1 --device cpu";
         ok(dir.path(), &format!("train --init source {words} --out run"));
         // A run may begin with a run, and a model be exported as it is.
@@ -179,9 +184,12 @@ fn an_export_copies_what_it_does_not_change() {
             ok(dir.path(), &format!("export {model} {out} {more}"));
             let out = at(&out);
             assert_eq!(config(&out, "config.json"), described, "{family}, {model}");
-            let files =
-                ["generation_config.json", "special_tokens_map.json", "chat_template.jinja"];
-            for file in files {
+            for file in [
+                "generation_config.json",
+                "special_tokens_map.json",
+                "chat_template.jinja",
+                FOR_TOOLS,
+            ] {
                 let [one, other] = [&source, &out].map(|dir| fs::read(dir.join(file)).ok());
                 assert!(one == other, "{family}, {model}: {file}");
             }

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use super::faults::{SAVED_EVERY, STEPS, drawn, settings, steps_made, words};
+use super::faults::{IMPATIENT, SAVED_EVERY, STEPS, drawn, settings, steps_made, words};
 use super::{Folder, MPIS, TIGHTROPE, described, ranks, said, text, weights};
 
 /// Cases of a day, and all of them.
@@ -131,7 +131,8 @@ fn a_rank_whose_network_is_cut_is_named_and_the_run_goes_on_to_the_same_bits() {
         let (run, out) = folder.run(&format!("cut-{case}"));
         let shard = shard.to_string();
         let mut networks = Networks::new();
-        let own = settings(&shard, &out, &steps, &every);
+        let mut own = settings(&shard, &out, &steps, &every);
+        own.extend(IMPATIENT);
         let started: Vec<Child> = (0..COUNT).map(|rank| networks.rank(rank, lost, &own)).collect();
         let since = Instant::now();
         while steps_made(&run) < at {
@@ -153,7 +154,7 @@ fn a_rank_whose_network_is_cut_is_named_and_the_run_goes_on_to_the_same_bits() {
         assert!(since.elapsed() < SOON, "{what}: ended after {:?}", since.elapsed());
 
         let count = 2 + draw("others", 3) as usize;
-        said(ranks(MPIS[case as usize % 2], count, &["--resume", &out, "--rank-timeout", "5"]));
+        said(ranks(MPIS[case as usize % 2], count, &["--resume", &out, "--rank-timeout", "60"]));
         assert!(weights(&run, STEPS) == weights(&undisturbed, STEPS), "{what}: other weights");
     }
 }

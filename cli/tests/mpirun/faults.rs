@@ -64,9 +64,12 @@ pub fn words() -> (String, u64) {
     }
 }
 
+/// Of a run that loses a rank, which isn't to wait long for it. Others have the minute of the default: the machine may be busy.
+pub const IMPATIENT: [&str; 2] = ["--rank-timeout", "5"];
+
 /// Settings of every run: one sample a pass, so that any number of ranks makes the same passes.
 pub fn settings<'a>(shard: &'a str, out: &'a str, steps: &'a str, every: &'a str) -> Vec<&'a str> {
-    let run = ["--micro-batch", "1", "--context", "32", "--rank-timeout", "5", "--log-every", "1"];
+    let run = ["--micro-batch", "1", "--context", "32", "--log-every", "1"];
     let run = run.into_iter().chain(["--eval-every", "0", "--shard", shard]);
     run.chain(["--steps", steps, "--save-every", every, "--out", out]).collect()
 }
@@ -114,7 +117,9 @@ fn a_rank_that_is_lost_anywhere_is_named_and_the_run_goes_on_to_the_same_bits() 
         // On a busy machine a run may end before anything befalls it: then another does.
         let befalls = |attempt: usize| {
             let (run, out) = folder.run(&format!("lost-{case}-{attempt}"));
-            let mut command = ranks(mpi, count as usize, &settings(&stage, &out, &steps, &every));
+            let mut own = settings(&stage, &out, &steps, &every);
+            own.extend(IMPATIENT);
+            let mut command = ranks(mpi, count as usize, &own);
             let started = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
             let started = started.expect("mpirun");
             let since = Instant::now();
@@ -143,7 +148,7 @@ fn a_rank_that_is_lost_anywhere_is_named_and_the_run_goes_on_to_the_same_bits() 
         let saved =
             run.join("checkpoints").read_dir().is_ok_and(|mut entries| entries.next().is_some());
         if saved {
-            let words = ["--resume", &out, "--rank-timeout", "5"];
+            let words = ["--resume", &out, "--rank-timeout", "60"];
             said(ranks(MPIS[draw("other mpi", 2) as usize], others as usize, &words));
         } else {
             let (_, again) = folder.run(&format!("again-{case}"));

@@ -1,23 +1,23 @@
 //! Chat templates: the model's own, built-in ones, and files.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use chrono::NaiveDate;
 use minijinja::Value;
-use serde::Deserialize;
 
 use super::built_in;
 use super::jinja::{Rendered, Template};
+use super::named::{Named, TemplateFiles};
 use super::row::{Conversation, Problem};
-use crate::{Error, Result, Tokenizer, files, limits};
+use crate::{Error, Result, Tokenizer};
 
 /// A Jinja template that writes a conversation as text, with what transformers gives such templates.
 ///
 /// ```
-/// use tightrope_data::{ChatTemplate, Tokenizer};
+/// use tightrope_data::{ChatTemplate, TemplateFiles, Tokenizer};
 ///
-/// let template = ChatTemplate::find(Some("chatml"), None, &Tokenizer::Byte, None)?.expect("it is built in");
+/// let own = TemplateFiles::default();
+/// let template = ChatTemplate::find(Some("chatml"), &own, &Tokenizer::Byte, None)?.expect("it is built in");
 /// let text = template.question("Hi")?;
 /// assert_eq!(text, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
 /// # Ok::<(), tightrope_data::Error>(())
@@ -43,25 +43,23 @@ impl ChatTemplate {
     /// The file of a model directory that holds its template.
     pub const FILE: &str = crate::TEMPLATE_FILE;
 
-    /// The template that is `asked` for: a built-in one, one of the tokenizer's by name, or a file. Else the model's own:
-    /// `beside` is its [`ChatTemplate::FILE`], which goes before `chat_template` in `tokenizer_config.json`; conversations with
-    /// tools are then written by the model's template `tool_use`, if it has one, as by transformers. `None` if the model has no
-    /// template. `date` (`2026-11-25`) is the date that the template takes for today, by default today's.
+    /// The template that is `asked` for: a built-in one, one of the model's by name, or a file. Else the model's own default, and
+    /// conversations with tools are written by its template `tool_use`, if it has one, as by transformers. The model's are `beside` it,
+    /// or those of `tokenizer_config.json` where no file is. `None` if the model has no template. `date` (`2026-11-25`) is the date
+    /// that the template takes for today, by default today's.
     ///
     /// # Errors
     /// A name that nothing has, a file that can't be read, and a malformed template or date.
     pub fn find(
         asked: Option<&str>,
-        beside: Option<&str>,
+        beside: &TemplateFiles,
         tokenizer: &Tokenizer,
         date: Option<&str>,
     ) -> Result<Option<Self>> {
-        let config = tokenizer.config().map(|(name, text)| Config::read(name, text)).transpose()?;
-        let config = config.unwrap_or_default();
-        let found = match (asked, beside) {
-            (Some(asked), _) => Some(config.asked(asked)?),
-            (None, Some(beside)) => Some((Self::FILE.to_owned(), beside.to_owned())),
-            (None, None) => config.own()?.map(|source| ("the model's own".to_owned(), source)),
+        let own = Named::of(beside, tokenizer)?;
+        let found = match asked {
+            Some(asked) => Some(own.asked(asked)?),
+            None => own.first()?,
         };
         let Some((name, source)) = found else { return Ok(None) };
         let mut specials = tokenizer.named();
@@ -72,12 +70,15 @@ impl ChatTemplate {
             }
             specials.entry("eos_token".to_owned()).or_insert(end);
         }
-        for name in ["bos_token", "eos_token"] {
-            specials.entry(name.to_owned()).or_default();
+        // In transformers, a token that a tokenizer hasn't got isn't defined; others have templates written for those that have.
+        if !matches!(tokenizer, Tokenizer::HuggingFace(_)) {
+            for name in ["bos_token", "eos_token"] {
+                specials.entry(name.to_owned()).or_default();
+            }
         }
-        let tools = config.named(Config::TOOLS).filter(|text| asked.is_none() && *text != source);
+        let tools = own.get(Named::TOOLS).filter(|text| asked.is_none() && *text != source);
         let with_tools = tools.map(|text| {
-            Self::new(Config::TOOLS.to_owned(), text.to_owned(), specials.clone(), date)
+            Self::new(Named::TOOLS.to_owned(), text.to_owned(), specials.clone(), date)
         });
         let with_tools = with_tools.transpose()?.map(Box::new);
         Ok(Some(Self { with_tools, ..Self::new(name, source, specials, date)? }))
@@ -135,6 +136,13 @@ impl ChatTemplate {
     /// What it's called, for messages.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The files of a model directory by which [`ChatTemplate::find`] finds it again.
+    pub fn files(&self) -> TemplateFiles {
+        let tools = self.with_tools.iter();
+        let others = tools.map(|own| (own.name.clone(), own.source.clone())).collect();
+        TemplateFiles { default: Some(self.source.clone()), others }
     }
 
     /// Its text.
@@ -244,98 +252,5 @@ impl ChatTemplate {
                 error.message, error.line
             )
         })
-    }
-}
-
-/// What a `tokenizer_config.json` says of templates.
-#[derive(Default)]
-struct Config {
-    name: String,
-    /// By name; the one of a model that has one is `default`.
-    templates: Vec<(String, String)>,
-}
-
-impl Config {
-    const DEFAULT: &'static str = "default";
-    const TOOLS: &'static str = "tool_use";
-
-    fn read(name: &str, text: &[u8]) -> Result<Self> {
-        #[derive(Deserialize)]
-        struct Named {
-            name: String,
-            template: String,
-        }
-        let refused = |problem: String| Error::Template { name: name.to_owned(), problem };
-        let config: serde_json::Value = serde_json::from_slice(text)
-            .map_err(|error| refused(format!("it isn't JSON ({error}); fetch it again")))?;
-        let templates = match config.get("chat_template") {
-            None | Some(serde_json::Value::Null) => Vec::new(),
-            Some(serde_json::Value::String(text)) => vec![(Self::DEFAULT.to_owned(), text.clone())],
-            Some(serde_json::Value::Object(named)) => {
-                let text = |(name, text): (&String, &serde_json::Value)| {
-                    Some((name.clone(), text.as_str()?.to_owned()))
-                };
-                named.iter().map(text).collect::<Option<_>>().ok_or_else(|| {
-                    refused("its `chat_template` is an object with a value that isn't a text; give another with --chat-template".to_owned())
-                })?
-            }
-            Some(list) => {
-                let list = Vec::<Named>::deserialize(list).map_err(|error| {
-                    refused(format!(
-                        "its `chat_template` is neither a text nor a list of named ones ({error}); give another with --chat-template"
-                    ))
-                })?;
-                list.into_iter().map(|named| (named.name, named.template)).collect()
-            }
-        };
-        Ok(Self { name: name.to_owned(), templates })
-    }
-
-    fn named(&self, name: &str) -> Option<&str> {
-        let found = self.templates.iter().find(|(own, _)| own == name);
-        found.map(|(_, text)| text.as_str())
-    }
-
-    /// Name and text of what is asked for.
-    fn asked(&self, asked: &str) -> Result<(String, String)> {
-        let text = built_in::TEMPLATES.iter().find(|(name, _)| *name == asked);
-        if let Some((_, text)) = text {
-            return Ok((asked.to_owned(), (*text).to_owned()));
-        }
-        if let Some(text) = self.named(asked) {
-            return Ok((asked.to_owned(), text.to_owned()));
-        }
-        let path = Path::new(asked);
-        if !path.exists() {
-            let names: Vec<_> = ChatTemplate::built_in().collect();
-            let problem = format!(
-                "it is neither a file nor one of the built-in templates {}; name one of these, or a file",
-                names.join(", ")
-            );
-            return Err(Error::Template { name: asked.to_owned(), problem });
-        }
-        let text = files::read(path, limits::DESCRIPTION).map_err(Error::io("read", path))?;
-        let text = String::from_utf8(text).map_err(|error| Error::NotUtf8 {
-            name: asked.to_owned(),
-            offset: error.utf8_error().valid_up_to(),
-        })?;
-        Ok((asked.to_owned(), text))
-    }
-
-    /// The model's own, where it has one.
-    fn own(&self) -> Result<Option<String>> {
-        match (self.named(Self::DEFAULT), self.templates.as_slice()) {
-            (Some(text), _) => Ok(Some(text.to_owned())),
-            (None, [(_, text)]) => Ok(Some(text.clone())),
-            (None, []) => Ok(None),
-            (None, several) => {
-                let names: Vec<_> = several.iter().map(|(name, _)| name.as_str()).collect();
-                let problem = format!(
-                    "it has the chat templates {} and none is the default; name one with --chat-template",
-                    names.join(", ")
-                );
-                Err(Error::Template { name: self.name.clone(), problem })
-            }
-        }
     }
 }

@@ -19,7 +19,9 @@ fn file(folder: &TempDir, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
 }
 
 fn template(name: &str) -> ChatTemplate {
-    ChatTemplate::find(Some(name), None, &Tokenizer::Byte, None).unwrap().unwrap()
+    ChatTemplate::find(Some(name), &TemplateFiles::default(), &Tokenizer::Byte, None)
+        .unwrap()
+        .unwrap()
 }
 
 fn config<'a>(format: RowFormat, template: Option<&'a ChatTemplate>) -> ChatsConfig<'a> {

@@ -84,7 +84,7 @@ pub(crate) fn extension(path: &Path) -> String {
     let of =
         |path: &Path| path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
     match of(path).as_str() {
-        "gz" | "zst" => of(&path.with_extension("")),
+        "bz2" | "gz" | "lz4" | "xz" | "zst" => of(&path.with_extension("")),
         other => other.to_owned(),
     }
 }

@@ -3,10 +3,28 @@
 use crate::bytes::Bytes;
 use crate::{Error, Result};
 
+/// What packs files that aren't read: how such a file begins, behind so many bytes, and the command that unpacks it.
+const OTHERS: [(&str, usize, &[u8], &str); 5] = [
+    // The first block of bzip2 begins with the digits of pi.
+    ("bzip2", 4, b"1AY&SY", "bunzip2"),
+    ("xz", 0, b"\xfd7zXZ\0", "unxz"),
+    ("lz4", 0, b"\x04\x22\x4d\x18", "unlz4"),
+    ("7-Zip", 0, b"7z\xbc\xaf\x27\x1c", "7z x"),
+    ("zip", 0, b"PK\x03\x04", "unzip"),
+];
+
 /// What a file holds: unpacked, if its first bytes say that it's packed.
+///
+/// # Errors
+/// What is broken, and files of packers that aren't read.
 pub(crate) fn unpacked(name: &str, bytes: Bytes) -> Result<Bytes> {
     const GZIP: &[u8] = &[0x1f, 0x8b];
     const ZSTANDARD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+    let begins =
+        |at: usize, start: &[u8]| bytes.get(at..).is_some_and(|rest| rest.starts_with(start));
+    if let Some(&(by, _, _, with)) = OTHERS.iter().find(|(_, at, start, _)| begins(*at, start)) {
+        return Err(Error::PackedBy { name: name.to_owned(), by, with });
+    }
     let unpacked = if bytes.starts_with(GZIP) {
         decoders::gzip(&bytes)
     } else if bytes.starts_with(ZSTANDARD) {

@@ -196,6 +196,16 @@ fn bad_input_is_refused_with_its_place() {
     assert!(message("table.arrow", b"ARROW1\0\0").contains("it has no schema"));
     assert!(message("cut.txt.gz", &[0x1f, 0x8b, 8, 0]).contains("can't be unpacked"));
     assert!(message("cut.txt.zst", &[0x28, 0xb5, 0x2f, 0xfd, 4]).contains("can't be unpacked"));
+    for (name, bytes, command) in [
+        ("a.txt.bz2", &b"BZh91AY&SY\xc1\0\x01\x02"[..], "bunzip2"),
+        ("a.jsonl.xz", b"\xfd7zXZ\0\0\x04\xe6", "unxz"),
+        ("a.txt.lz4", b"\x04\x22\x4d\x18\x64\x40\xa7", "unlz4"),
+        ("a.txt", b"PK\x03\x04\x14\0\0\0", "unzip"),
+        ("a.7z", b"7z\xbc\xaf\x27\x1c\0\x04", "7z x"),
+    ] {
+        assert!(message(name, bytes).contains(command), "{name}");
+    }
+    assert!(open(&[file(&folder, "a.txt", "BZhou, PK and 7z are names")]).is_ok());
     assert!(message("f.json", b"[{\"text\": \"x\"},\n {\"content\": \"y\"}]").contains("line 2"));
     assert!(message("g.json", b"{\"text\": \"x\"}\n7").contains("line 2"));
 

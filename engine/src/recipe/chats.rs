@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use tightrope_data::{
     BucketCount, ChatTemplate, Chats, ChatsConfig, Checkpoint, Counts, DataState, Loader, RowBatch,
-    RowFormat, Rows, Sequences, Source, Tokenizer, TrainOn, row_format,
+    RowFormat, Rows, Sequences, Source, TemplateFiles, Tokenizer, TrainOn, row_format,
 };
 use tightrope_nn::{Done, TrainerConfig, defaults};
 
@@ -18,6 +18,7 @@ use crate::run::{Batches, Epoch, HeldOut, Question, Samples, changed};
 use crate::settings::{self, Settings};
 use crate::units::{human_count, plural};
 use crate::weights::source::Source as Weights;
+use crate::weights::templates;
 
 /// Share of padding in all positions from which on a note names layouts with less: a quarter of a step's work.
 const MUCH: f64 = 0.25;
@@ -109,7 +110,8 @@ impl Read {
         let mut notes = Vec::new();
         let mut template = template(settings, tokenizer, model, first)?;
         if template.is_none() && format == RowFormat::Alpaca {
-            template = ChatTemplate::find(Some("alpaca"), None, tokenizer, None)?;
+            template =
+                ChatTemplate::find(Some("alpaca"), &TemplateFiles::default(), tokenizer, None)?;
             let note = "the model has no chat template: rows are written by the template `alpaca`";
             notes.push(note.to_owned());
         }
@@ -135,15 +137,16 @@ pub fn template(
     first: First,
 ) -> Result<Option<ChatTemplate>> {
     let data = &settings.data;
-    let beside = model.map(Weights::chat_template).transpose()?.flatten();
-    let trained_by = beside.is_some() && model.is_some_and(|model| model.checkpoint.is_some());
+    let beside = model.map(Weights::chat_templates).transpose()?.unwrap_or_default();
+    let trained_by =
+        beside.default.is_some() && model.is_some_and(|model| model.checkpoint.is_some());
     let own = match first {
         First::Asked => false,
         First::Said => trained_by && !settings.on_command_line("data.chat_template"),
         First::Own => trained_by,
     };
     let asked = data.chat_template.as_deref().filter(|_| !own);
-    Ok(ChatTemplate::find(asked, beside.as_deref(), tokenizer, data.date.as_deref())?)
+    Ok(ChatTemplate::find(asked, &beside, tokenizer, data.date.as_deref())?)
 }
 
 /// Refuses another template than the one that a run began with, where one is asked for in words.
@@ -158,7 +161,8 @@ pub fn keeps_template(
     let asked = said.data.chat_template.as_deref();
     let asked = asked.filter(|_| said.on_command_line("data.chat_template"));
     // A file that the run began with may be gone.
-    let now = asked.map(|name| ChatTemplate::find(Some(name), None, tokenizer, None));
+    let now = asked
+        .map(|name| ChatTemplate::find(Some(name), &TemplateFiles::default(), tokenizer, None));
     let (Some(was), Some(Ok(Some(now)))) = (template, now) else { return Ok(()) };
     if was.source() == now.source() {
         return Ok(());
@@ -188,7 +192,8 @@ pub(super) fn laid_out(
 /// Conversations of files, encoded.
 pub struct Conversations {
     tokenizer: Tokenizer,
-    template: Option<String>,
+    /// Those of the template.
+    template_files: Vec<(String, Vec<u8>)>,
     chats: Chats,
     /// The rows of `train` and of `held_out`.
     train_rows: Rows,
@@ -259,10 +264,12 @@ impl Conversations {
             [file] => file.display().to_string(),
             files => format!("{} files", files.len()),
         };
-        let template = read.template.as_ref().map(|template| template.source().to_owned());
+        let template_files =
+            read.template.as_ref().map(|template| templates::packed(&template.files()));
+        let template_files = template_files.transpose()?.unwrap_or_default();
         Ok(Self {
             tokenizer,
-            template,
+            template_files,
             chats,
             train_rows,
             held_out_rows,
@@ -555,9 +562,7 @@ impl Batches for Conversations {
     }
 
     fn files(&self) -> Vec<(String, Vec<u8>)> {
-        let template = self.template.iter();
-        let template =
-            template.map(|text| (ChatTemplate::FILE.to_owned(), text.clone().into_bytes()));
+        let template = self.template_files.iter().cloned();
         let reference = self.reference.iter().map(|reference| reference.file.clone());
         self.tokenizer.files().into_iter().chain(template).chain(reference).collect()
     }

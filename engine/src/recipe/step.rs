@@ -210,7 +210,7 @@ pub(super) fn peak_rate(settings: &Settings, model: &Architecture) -> f64 {
         _ if settings.data.format == Some(RowFormat::Preference) => defaults::DPO_LR,
         Architecture::Language(_) | Architecture::Classifier(_) => defaults::TUNED_LR,
     };
-    if settings.lora.rank > 0 { whole * defaults::ADAPTERS_LR } else { whole }
+    if settings.lora.rank > 0 { whole * defaults::ADAPTER_LR_FACTOR } else { whole }
 }
 
 /// Has the head of classes trained whole beside adapters, as PEFT does for the task type SEQ_CLS. Adapters to start from say themselves what is

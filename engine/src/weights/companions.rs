@@ -11,6 +11,8 @@ use tightrope_core::DType;
 use tightrope_data::{TEMPLATE_FILE, Weights, files, limits};
 use tightrope_nn::Architecture;
 
+#[cfg(not(target_family = "wasm"))]
+use super::templates;
 use super::{Source, preprocessor};
 use crate::error::{Error, Help as _, Result};
 use crate::units::json_text;
@@ -19,8 +21,10 @@ use crate::units::json_text;
 pub(crate) const GENERATION: &str = "generation_config.json";
 /// Number types of the tensors of the directory that a run began with, in its checkpoints.
 pub(crate) const STORED: &str = "source_dtypes.json";
-/// Files of a tokenizer, its chat template included.
-const OF_TOKENIZER: [&str; 12] = [
+/// The file of a checkpoint with the texts of `additional_chat_templates`, by name.
+pub(crate) const TEMPLATES: &str = "additional_chat_templates.json";
+/// Files of a tokenizer, its chat templates included.
+const OF_TOKENIZER: [&str; 13] = [
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -33,6 +37,7 @@ const OF_TOKENIZER: [&str; 12] = [
     "sentencepiece.bpe.model",
     TEMPLATE_FILE,
     "chat_template.json",
+    TEMPLATES,
 ];
 /// Files that aren't of the tokenizer.
 const OF_MODEL: [&str; 3] = [GENERATION, preprocessor::FILE, STORED];
@@ -192,7 +197,7 @@ fn ends(file: &Value) -> std::result::Result<Option<Vec<u32>>, String> {
 
 impl Source {
     /// The bytes of the file `name` beside the weights; `None` where there is none.
-    fn companion(&self, name: &str) -> Result<Option<Vec<u8>>> {
+    pub(super) fn companion(&self, name: &str) -> Result<Option<Vec<u8>>> {
         match &self.checkpoint {
             Some(checkpoint) if checkpoint.has(name) => {
                 checkpoint.extra(name).help("copy the checkpoint again").map(Some)
@@ -213,6 +218,8 @@ impl Source {
                 files.insert(name.to_owned(), bytes);
             }
         }
+        #[cfg(not(target_family = "wasm"))]
+        files.extend(templates::packed(&self.chat_templates()?)?);
         if self.checkpoint.is_none() {
             let stored = serde_json::to_value(self.stored()?).help("report it")?;
             files.insert(STORED.to_owned(), json_text(&stored)?);
@@ -278,12 +285,13 @@ fn read(file: &Path) -> Result<Option<Vec<u8>>> {
     files::read(file, limits::TOKENS).with_context(place).help(HELP).map(Some)
 }
 
-/// Drops the files of the tokenizer from `files`, unless those of `tokenizer` are the same.
+/// Drops the files of the tokenizer from `files`, unless those of `tokenizer` are the same, and the chat templates where `tokenizer` has some.
 pub(crate) fn keep_tokenizer_of(files: &mut Files, tokenizer: &[(String, Vec<u8>)]) {
+    if tokenizer.iter().any(|(name, _)| name == TEMPLATE_FILE) {
+        files.retain(|name, _| ![TEMPLATE_FILE, TEMPLATES].contains(&name.as_str()));
+    }
     let differs = |(name, bytes): &(String, Vec<u8>)| {
-        OF_TOKENIZER.contains(&name.as_str())
-            && *name != TEMPLATE_FILE
-            && files.get(name).is_some_and(|own| own != bytes)
+        OF_TOKENIZER.contains(&name.as_str()) && files.get(name).is_some_and(|own| own != bytes)
     };
     if tokenizer.iter().any(differs) {
         files.retain(|name, _| !OF_TOKENIZER.contains(&name.as_str()));

@@ -4,8 +4,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
-#[cfg(not(target_family = "wasm"))]
-use tightrope_data::ChatTemplate;
 use tightrope_data::{
     Base, Checkpoint, Gpt2, Normalization, Tokenizer, Weights, checkpoint, files, limits,
     weights_fingerprint,
@@ -427,28 +425,6 @@ impl Source {
         preprocessor::read(&text, channels)
             .with_context(|| format!("the images of `{}` can't be read", self.dir.display()))
             .help("fetch or copy the model again, or name another one")
-    }
-
-    /// The text of the [`ChatTemplate::FILE`] beside the weights, where there is one: of a run on conversations, the template
-    /// that it was trained by.
-    ///
-    /// # Errors
-    /// A file that can't be read, or that isn't UTF-8.
-    #[cfg(not(target_family = "wasm"))]
-    pub fn chat_template(&self) -> Result<Option<String>> {
-        const HELP: &str = "fetch or copy the file again, or name another with --chat-template";
-        let file = self.dir.join(ChatTemplate::FILE);
-        let text = match &self.checkpoint {
-            Some(checkpoint) if checkpoint.has(ChatTemplate::FILE) => {
-                checkpoint.extra(ChatTemplate::FILE).help(HELP)?
-            }
-            None if file.exists() => files::read(&file, limits::DESCRIPTION)
-                .with_context(|| format!("can't read `{}`", file.display()))
-                .help(HELP)?,
-            _ => return Ok(None),
-        };
-        let text = String::from_utf8(text);
-        text.with_context(|| format!("`{}` isn't UTF-8", file.display())).help(HELP).map(Some)
     }
 
     fn has_tokenizer(&self) -> bool {

@@ -22,14 +22,17 @@ fn refusal<T>(opened: Result<T, impl std::fmt::Display>) -> String {
 }
 
 /// Names of files in a model directory, and what reads each.
-const FILES: [(&str, Open); 13] = [
+const FILES: [(&str, Open); 14] = [
     ("config.json", |dir| refusal(Source::open(dir).map(drop))),
     ("model.safetensors", |dir| refusal(Source::open(dir).and_then(|it| it.fingerprint()))),
     ("generation_config.json", |dir| refusal(Source::open(dir).and_then(|it| it.generation()))),
     ("preprocessor_config.json", |dir| {
         refusal(Source::open(dir).and_then(|it| it.normalization(3)))
     }),
-    ("chat_template.jinja", |dir| refusal(Source::open(dir).and_then(|it| it.chat_template()))),
+    ("chat_template.jinja", |dir| refusal(Source::open(dir).and_then(|it| it.chat_templates()))),
+    ("additional_chat_templates/tool_use.jinja", |dir| {
+        refusal(Source::open(dir).and_then(|it| it.chat_templates()))
+    }),
     ("tokenizer.json", |dir| refusal(Tokenizer::open(dir.join("tokenizer.json")))),
     ("tokenizer_config.json", |dir| refusal(Tokenizer::open(dir.join("tokenizer.json")))),
     ("special_tokens_map.json", |dir| refusal(Tokenizer::open(dir.join("tokenizer.json")))),
@@ -71,6 +74,7 @@ fn pipes_and_devices_under_names_of_files_are_refused_at_once() {
                 fs::copy(corpus().join(source), dir.join(place)).unwrap();
             }
             assert!(!open(&dir).contains("regular"), "{name}");
+            fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
             hostile(kind, &dir.join(name));
             let said = within_seconds(move || open(&dir));
             assert!(said.contains("not a regular file"), "{kind} as {name}: {said:?}");

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use tightrope::data::{
     ChatTemplate, Chats, ChatsConfig, Checkpoint, Corpus, Gpt2, ImageDataset, ImageShape,
-    LabelledTexts, RowFormat, SafeTensors, Tokenizer, TrainOn, Weights, documents, questions,
-    row_format,
+    LabelledTexts, RowFormat, SafeTensors, TemplateFiles, Tokenizer, TrainOn, Weights, documents,
+    questions, row_format,
 };
 use tightrope::plan::PlanFile;
 use tightrope::profile::Profile;
@@ -217,7 +217,8 @@ fn rows(path: &Path) -> Result<(), String> {
         if matches!(format, RowFormat::Text | RowFormat::Auto) {
             return Err("no conversations".to_owned());
         }
-        let template = ChatTemplate::find(Some("chatml"), None, &Tokenizer::Byte, None);
+        let template =
+            ChatTemplate::find(Some("chatml"), &TemplateFiles::default(), &Tokenizer::Byte, None);
         let template = template.map_err(|error| error.to_string())?;
         let config = ChatsConfig {
             format,
@@ -243,7 +244,7 @@ fn tokenizer(path: &Path) -> Result<(), String> {
     let ids = opened.encode(text).map_err(|error| error.to_string())?;
     told(opened.encode_with_specials(&text.repeat(20)))?;
     told(opened.decode(&ids))?;
-    told(ChatTemplate::find(None, None, &opened, None))
+    told(ChatTemplate::find(None, &TemplateFiles::default(), &opened, None))
 }
 
 /// A file beside a tokenizer.
@@ -259,7 +260,8 @@ fn merges(path: &Path) -> Result<(), String> {
 fn template(path: &Path) -> Result<(), String> {
     let source = bytes(path);
     let source = String::from_utf8(source).map_err(|error| error.to_string())?;
-    let found = ChatTemplate::find(None, Some(&source), &Tokenizer::Byte, Some("2026-11-25"));
+    let found =
+        ChatTemplate::find(None, &source.as_str().into(), &Tokenizer::Byte, Some("2026-11-25"));
     let found = found.map_err(|error| error.to_string())?;
     let rows = folder(path).join("rows.jsonl");
     let row = r#"{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "tools": [{"a": [1, 2.5, null]}]}"#;

@@ -379,7 +379,8 @@ mod tests {
             "head_dim": 64, "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02,
             "intermediate_size": 8192, "max_position_embeddings": 131_072, "mlp_bias": false,
             "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 16,
-            "num_key_value_heads": 8, "pretraining_tp": 1, "rms_norm_eps": 1e-5,
+            "num_key_value_heads": 8, "pretraining_tp": 2, "rms_norm_eps": 1e-5,
+            "layer_types": vec!["full_attention"; 16],
             "rope_scaling": { "factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
                 "original_max_position_embeddings": 8192, "rope_type": "llama3" },
             "rope_theta": 500_000.0, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
@@ -417,6 +418,12 @@ mod tests {
             ),
             (&gpt2, "quantization_config", json!({}), "quantized by none that is named"),
             (&llama, "attention_bias", json!(true), "`attention_bias`: is true"),
+            (
+                &llama,
+                "layer_types",
+                json!(["sliding_attention"]),
+                "lists \"sliding_attention\"; supported: full_attention",
+            ),
             (&llama, "head_dim", json!(17), "even width, `head_dim` is 17"),
             (&llama, "partial_rotary_factor", json!(0.5), "`partial_rotary_factor`: is 0.5"),
             (

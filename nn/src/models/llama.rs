@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::config::ModelConfig;
+use super::windows::refuse_windows;
 use crate::error::Result;
 use crate::keys::Keys;
 
@@ -11,8 +12,7 @@ pub(super) fn read(keys: &Keys<'_>, _config: &mut ModelConfig) -> Result<()> {
     keys.must_be("hidden_act", &[json!("silu")])?;
     keys.must_be("attention_bias", &[json!(false)])?;
     keys.must_be("mlp_bias", &[json!(false)])?;
-    // What training of the first ones was split by; it changes sums by rounding alone.
-    keys.must_be("pretraining_tp", &[json!(1)])
+    refuse_windows(keys)
 }
 
 pub(super) fn write(_config: &ModelConfig, file: &mut Value) {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::config::ModelConfig;
 use super::decoder::{Norms, Style};
+use super::windows::refuse_windows;
 use crate::error::Result;
 use crate::keys::Keys;
 use crate::layers::Normed;
@@ -15,7 +16,8 @@ pub(super) const OLMO2: Style =
 /// What its `config.json` says besides.
 pub(super) fn read(keys: &Keys<'_>, _config: &mut ModelConfig) -> Result<()> {
     keys.must_be("hidden_act", &[json!("silu")])?;
-    keys.must_be("attention_bias", &[json!(false)])
+    keys.must_be("attention_bias", &[json!(false)])?;
+    refuse_windows(keys)
 }
 
 pub(super) fn write(_config: &ModelConfig, file: &mut Value) {

@@ -45,6 +45,17 @@ pub(super) fn read_windows(
     Ok(())
 }
 
+/// Refuses layers with a window, in a family that has none.
+pub(super) fn refuse_windows(keys: &Keys<'_>) -> Result<()> {
+    let listed = keys.texts("layer_types")?.unwrap_or_default();
+    match listed.iter().find(|kind| **kind != "full_attention") {
+        None => Ok(()),
+        Some(other) => {
+            Err(keys.wrong("layer_types", format!("lists \"{other}\"; supported: full_attention")))
+        }
+    }
+}
+
 /// The list of layers for [`read_windows`].
 pub(super) fn layer_types(config: &ModelConfig) -> Value {
     let windowed = |layer| config.details.windowed.contains(&layer);

@@ -17,9 +17,9 @@ pub const STEPS: u64 = 10;
 /// The last checkpoint of a run that was ended half-way.
 pub const HALF_WAY: u64 = 6;
 
-/// Calls between two checkpoints at which a run is killed, one after the other: checkpoints are written while training goes on, so that a call
-/// comes sooner in one run and later in another.
-const PARTS: u64 = 16;
+/// Runs that are killed, each at another call, until one is between two checkpoints: they are written while training goes on, so that a
+/// call comes sooner in one run and later in another.
+const TRIES: u64 = 64;
 
 /// Flags of every run: a model that takes a moment, saved at every other step so that checkpoints are pruned.
 const TINY: &str = "--data text.txt --layers 1 --channels 16 --heads 2 --context 16 --batch 4 --steps 10 --threads 1 \
@@ -142,10 +142,11 @@ impl Configuration {
     }
 }
 
-/// Makes a copy of `begin` with a run whose last checkpoint is that of [`HALF_WAY`]: it's killed between two calls of a run before it.
+/// Makes a copy of `begin` with a run whose last checkpoint is that of [`HALF_WAY`]: it's killed between two calls. They are about `calls`
+/// where the run makes those that were counted; it makes more where it measures the device again.
 ///
 /// # Errors
-/// A run that isn't killed, or none that was killed between the two checkpoints.
+/// No run that was killed between the two checkpoints.
 fn end_half_way(
     tightrope: &Tightrope,
     (begin, half): (&Path, &Path),
@@ -153,18 +154,26 @@ fn end_half_way(
     calls: Range<u64>,
 ) -> anyhow::Result<()> {
     let mut found = vec![];
-    for part in 1..=PARTS {
+    let mut stride = (calls.end - calls.start).max(2) / 2;
+    let mut at = calls.start + stride;
+    let mut was_early = None;
+    for _ in 0..TRIES {
         let _ = fs::remove_dir_all(half);
         results::copy(begin, half)?;
-        let at = calls.start + (calls.end - calls.start) * part / PARTS;
         let killed = Orders::at(Order::KillAfter, at);
         let ended = tightrope.run(half, &kind.fresh(), &killed)?;
-        ensure!(ended.is_killed(), "it wasn't killed at call {at}: {ended:?}");
         let last = results::saved(half).last().copied();
-        if last == Some(HALF_WAY) {
+        if ended.is_killed() && last == Some(HALF_WAY) {
             return Ok(());
         }
         found.push((at, last));
+        // A run that has ended was to be killed earlier.
+        let is_early = ended.is_killed() && last.is_none_or(|last| last < HALF_WAY);
+        if was_early.is_some_and(|was| was != is_early) {
+            stride = (stride / 2).max(1);
+        }
+        was_early = Some(is_early);
+        at = if is_early { at + stride } else { at.saturating_sub(stride) };
     }
     anyhow::bail!(
         "none was killed after the checkpoint of step {HALF_WAY}, but (call, last): {found:?}"

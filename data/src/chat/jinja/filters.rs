@@ -206,9 +206,9 @@ fn apply(renderer: &mut Renderer<'_>, name: &str, input: Value, called: Called) 
                     None => groups.push((fold, key, vec![own])),
                 }
             }
-            let groups = groups
-                .into_iter()
-                .map(|(_, key, list)| Value::seq(Kind::Tuple, vec![key, Value::list(list)?]));
+            let groups = groups.into_iter().map(|(_, key, list)| {
+                Value::named(&["grouper", "list"], vec![key, Value::list(list)?])
+            });
             Value::list(groups.collect::<Outcome<_>>()?)
         }
         "indent" => {

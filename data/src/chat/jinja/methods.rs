@@ -121,6 +121,10 @@ fn own_attribute(of: &Value, name: &str) -> Outcome<Option<Value>> {
         Value::Dict(_) => method(&OF_DICTS),
         Value::Seq(seq) => match seq.kind {
             Kind::List => method(&OF_LISTS),
+            Kind::Tuple if seq.names.contains(&name) => {
+                let at = seq.names.iter().position(|own| *own == name);
+                at.and_then(|at| seq.items.get(at).cloned())
+            }
             Kind::Tuple | Kind::Range => method(&["index", "count"]),
             _ => None,
         },

@@ -222,7 +222,9 @@ impl Parser {
                 NodeKind::Generation(self.body("endgeneration")?)
             }
             "autoescape" => {
-                self.expression()?;
+                if !matches!(self.expression()?, Expr::Literal(Literal::Bool(false))) {
+                    return self.error("`autoescape` is supported with `false` alone");
+                }
                 NodeKind::Scoped(self.body("endautoescape")?)
             }
             "block" => {

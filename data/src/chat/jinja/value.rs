@@ -54,6 +54,8 @@ pub(super) enum Kind {
 pub(super) struct Seq {
     pub kind: Kind,
     pub items: Vec<Value>,
+    /// By which the items are attributes too.
+    pub names: &'static [&'static str],
     depth: u16,
     shares: bool,
     used: Cell<bool>,
@@ -81,9 +83,18 @@ impl Value {
     }
 
     pub fn seq(kind: Kind, items: Vec<Self>) -> Outcome<Self> {
+        Self::made(kind, items, &[])
+    }
+
+    /// A tuple whose items have these names.
+    pub fn named(names: &'static [&'static str], items: Vec<Self>) -> Outcome<Self> {
+        Self::made(Kind::Tuple, items, names)
+    }
+
+    fn made(kind: Kind, items: Vec<Self>, names: &'static [&'static str]) -> Outcome<Self> {
         let depth = deeper(items.iter())?;
         let shares = items.iter().any(Self::shares);
-        Ok(Self::Seq(Rc::new(Seq { kind, items, depth, shares, used: Cell::new(false) })))
+        Ok(Self::Seq(Rc::new(Seq { kind, items, names, depth, shares, used: Cell::new(false) })))
     }
 
     pub fn list(items: Vec<Self>) -> Outcome<Self> {

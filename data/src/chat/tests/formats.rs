@@ -132,7 +132,9 @@ fn every_built_in_template_trains_on_answers_and_their_ends() {
     let json = include_bytes!("../../../../tests/parity/chat-masks/tokenizer.json");
     let tokenizer = Tokenizer::parse("t", json, Some(tokenizer_config)).unwrap();
     for name in ChatTemplate::built_in() {
-        let template = ChatTemplate::find(Some(name), None, &tokenizer, None).unwrap().unwrap();
+        let template = ChatTemplate::find(Some(name), &TemplateFiles::default(), &tokenizer, None)
+            .unwrap()
+            .unwrap();
         let config =
             ChatsConfig { tokenizer: &tokenizer, ..config(RowFormat::Messages, Some(&template)) };
         let rows = Chats::open(&[&path], &config).unwrap().rows();
@@ -155,7 +157,7 @@ fn templates_see_no_null_and_reasoning_by_both_names() {
     let path = file(&folder, "a.json", row);
     let text = "{% for m in messages %}{{ m.name is defined }} {{ m.content is defined }}{{ m.content }} {{ 'tool_calls' in m }} \
                 {{ m.reasoning_content }} {{ m.thinking }} {{ m.tool_calls | tojson if m.tool_calls }};{% endfor %}";
-    let template = ChatTemplate::find(None, Some(text), &Tokenizer::Byte, None).unwrap();
+    let template = ChatTemplate::find(None, &text.into(), &Tokenizer::Byte, None).unwrap();
     let mut config = config(RowFormat::Messages, template.as_ref());
     config.train_on = TrainOn::All;
     let rows = Chats::open(&[path], &config).unwrap().rows();
@@ -230,7 +232,7 @@ fn json_columns_of_parquet_are_values() {
 fn a_row_gives_its_template_variables() {
     let source =
         "{{ style is defined }} {{ style }}:{% for m in messages %}{{ m.content }}{% endfor %}";
-    let given = ChatTemplate::find(None, Some(source), &Tokenizer::Byte, None).unwrap().unwrap();
+    let given = ChatTemplate::find(None, &source.into(), &Tokenizer::Byte, None).unwrap().unwrap();
     let config =
         ChatsConfig { train_on: TrainOn::All, ..config(RowFormat::Messages, Some(&given)) };
     let row = |variables: &str| {

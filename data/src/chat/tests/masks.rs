@@ -114,7 +114,7 @@ fn masks_are_those_of_transformers_and_trl() {
     assert_eq!((templates.len(), conversations.len()), (6, 200));
     for (name, texts) in &templates {
         let find =
-            |text: &str| ChatTemplate::find(None, Some(text), &tokenizer, None).unwrap().unwrap();
+            |text: &str| ChatTemplate::find(None, &text.into(), &tokenizer, None).unwrap().unwrap();
         let (published, tagged) = (find(&texts.published), find(&texts.tagged));
         for (index, messages) in conversations.iter().enumerate() {
             let (count, hash, assistant, prompt) = &cases[name][index];
@@ -181,7 +181,8 @@ fn assistants_turns_are_those_of_trl() {
     let OfTrl { templates, cases, .. } = unpacked(TRL);
     assert_eq!((templates.len(), conversations.len()), (8, 200));
     for (name, text) in &templates {
-        let template = ChatTemplate::find(None, Some(text), &tokenizer, Some("2026-11-26"));
+        let template =
+            ChatTemplate::find(None, &text.as_str().into(), &tokenizer, Some("2026-11-26"));
         let template = template.unwrap().unwrap();
         // TRL refuses to train on turns by these; they have nothing that depends on what follows.
         let refused = ["llama3_2", "smollm2"].contains(&&**name);

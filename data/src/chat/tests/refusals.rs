@@ -87,7 +87,7 @@ fn what_is_no_text_is_refused_by_row() {
 }
 
 fn found(text: &str) -> Result<ChatTemplate> {
-    ChatTemplate::find(None, Some(text), &Tokenizer::Byte, Some("2026-11-25")).map(Option::unwrap)
+    ChatTemplate::find(None, &text.into(), &Tokenizer::Byte, Some("2026-11-25")).map(Option::unwrap)
 }
 
 #[test]
@@ -103,10 +103,15 @@ fn bad_templates_are_refused_with_their_line() {
         let said = found(text).err().unwrap().to_string();
         assert!(said.contains("chat_template.jinja") && said.contains(problem), "{said}");
     }
-    let none = ChatTemplate::find(Some("chatm"), None, &Tokenizer::Byte, None);
+    let none = ChatTemplate::find(Some("chatm"), &TemplateFiles::default(), &Tokenizer::Byte, None);
     let said = none.err().unwrap().to_string();
     assert!(said.contains("neither a file nor one of the built-in"), "{said}");
-    let wrong = ChatTemplate::find(Some("chatml"), None, &Tokenizer::Byte, Some("tomorrow"));
+    let wrong = ChatTemplate::find(
+        Some("chatml"),
+        &TemplateFiles::default(),
+        &Tokenizer::Byte,
+        Some("tomorrow"),
+    );
     assert!(wrong.is_err());
     for (text, problem) in [
         ("{{ raise_exception('no ' ~ messages[0].role) }}", "no user (line 1 of the template)"),
@@ -165,7 +170,12 @@ fn a_models_own_templates_are_found() {
     let json = include_bytes!("../../../../tests/parity/chat-masks/tokenizer.json");
     let find = |config: &str, asked: Option<&str>, beside: Option<&str>| {
         let tokenizer = Tokenizer::parse("t", json, Some(config.as_bytes())).unwrap();
-        let template = ChatTemplate::find(asked, beside, &tokenizer, None)?;
+        let template = ChatTemplate::find(
+            asked,
+            &beside.map(TemplateFiles::from).unwrap_or_default(),
+            &tokenizer,
+            None,
+        )?;
         template.map(|template| template.question("q")).transpose()
     };
     let one = r#"{"chat_template": "one {{ eos_token }}", "eos_token": "</s>"}"#;
@@ -182,16 +192,45 @@ fn a_models_own_templates_are_found() {
     for config in [&*with_tools, r#"{"chat_template": {"default": "d", "tool_use": "r"}}"#] {
         let tokenizer = Tokenizer::parse("t", json, Some(config.as_bytes())).unwrap();
         let written = |asked: Option<&str>, beside: Option<&str>, tools: minijinja::Value| {
-            let template = ChatTemplate::find(asked, beside, &tokenizer, None).unwrap().unwrap();
+            let template = ChatTemplate::find(
+                asked,
+                &beside.map(TemplateFiles::from).unwrap_or_default(),
+                &tokenizer,
+                None,
+            )
+            .unwrap()
+            .unwrap();
             template.render(&[], &row::Conversation { tools, ..Default::default() }, false)
         };
         let tools = || minijinja::Value::from(vec![1]);
         assert_eq!(written(None, None, tools()).unwrap(), "r");
-        assert_eq!(written(None, Some("file"), tools()).unwrap(), "r");
+        // Files take the place of all that the configuration has.
+        assert_eq!(written(None, Some("file"), tools()).unwrap(), "file");
         assert_eq!(written(None, None, minijinja::Value::UNDEFINED).unwrap(), "d");
         assert_eq!(written(Some("default"), None, tools()).unwrap(), "d");
-        let marked = Some("{% generation %}file{% endgeneration %}");
-        assert!(written(None, marked, tools()).unwrap_err().contains("--chat-template"));
+    }
+    let beside = |default: &str| {
+        let others = [("tool_use", "t"), ("rag", "g")];
+        let others = others.map(|(name, text)| (name.to_owned(), text.to_owned())).into();
+        TemplateFiles { others, ..TemplateFiles::from(default) }
+    };
+    let tokenizer = Tokenizer::parse("t", json, Some(one.as_bytes())).unwrap();
+    for (asked, default, tools, expected) in [
+        (None, "file", true, "t"),
+        (None, "file", false, "file"),
+        (Some("default"), "file", true, "file"),
+        (Some("rag"), "file", true, "g"),
+        (None, "{% generation %}file{% endgeneration %}", true, "--chat-template"),
+    ] {
+        let template = ChatTemplate::find(asked, &beside(default), &tokenizer, None);
+        let template = template.unwrap().unwrap();
+        let tools = tools.then(|| minijinja::Value::from(vec![1])).unwrap_or_default();
+        let chat = row::Conversation { tools, ..Default::default() };
+        let written = template.render(&[], &chat, false).unwrap_or_else(|problem| problem);
+        assert!(written.contains(expected), "{asked:?}, {default}: {written}");
+        // Its own files lead to it again.
+        let again = ChatTemplate::find(None, &template.files(), &tokenizer, None).unwrap().unwrap();
+        assert_eq!(again.files(), template.files());
     }
     for wrong in [
         r#"{"chat_template": 3}"#,
