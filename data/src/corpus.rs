@@ -19,6 +19,8 @@ mod saved;
 mod shards;
 mod splits;
 #[cfg(not(target_family = "wasm"))]
+pub(crate) mod table;
+#[cfg(not(target_family = "wasm"))]
 mod thrift;
 
 use std::borrow::Cow;
@@ -68,7 +70,7 @@ impl Corpus {
     /// | `.bin` | token ids, taken as they are: llm.c's shards, or nanoGPT's 16-bit ids without a header |
     /// | `.jsonl`, `.ndjson` | a JSON object per line, with its text in the field `text_key` |
     /// | `.json` | an array of such objects or of strings, or objects one after the other |
-    /// | `.parquet`, `.arrow` | a document per row, in the column `text_key` |
+    /// | `.parquet`, `.arrow`, `.csv`, `.tsv` | a document per row, in the column `text_key` |
     /// | any other | UTF-8 text |
     ///
     /// A folder that `save_to_disk` of the `datasets` library wrote gives the shards that it names, in their order. A file that gzip or Zstandard has packed is unpacked into memory; its name without `.gz` or `.zst` counts. Text for the byte

@@ -126,7 +126,7 @@ impl LabelledTexts {
             };
             let layout = Layout::of(&file.path, &bytes).map(|(layout, _)| layout);
             let layout = layout.ok_or_else(|| {
-                wrong("it has no labelled rows, which are objects in .jsonl, .json or .parquet; name another file")
+                wrong("it has no labelled rows, which are objects in .jsonl, .json, .csv or .parquet; name another file")
             })?;
             let own = names::of(&file, layout)?;
             match (&named_by, own) {

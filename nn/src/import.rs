@@ -216,6 +216,8 @@ pub struct Matched {
     pub missing: Vec<String>,
     /// Names in the state dict that stand for no tensor of the model, or for one that another name stands for.
     pub unexpected: Vec<String>,
+    /// Names in the state dict of copies of a tensor that is there too, each after the tensor's name in the model's own checkpoints.
+    pub copies: Vec<(String, String)>,
 }
 
 impl Matched {
@@ -243,12 +245,16 @@ impl Matched {
                 Named::Part(_) | Named::Unknown => unexpected.push(file.to_owned()),
             }
         }
+        let mut copies = vec![];
         for (name, file) in shared {
-            files.entry(name).or_insert(file);
+            match files.entry(name) {
+                Entry::Vacant(place) => drop(place.insert(file)),
+                Entry::Occupied(place) => copies.push((place.key().clone(), file)),
+            }
         }
         let missing = own.iter().filter(|name| !files.contains_key(*name)).cloned().collect();
         let found = own.iter().filter_map(|name| Some((name.clone(), files.remove(name)?)));
-        Self { found: found.collect(), missing, unexpected }
+        Self { found: found.collect(), missing, unexpected, copies }
     }
 }
 

@@ -37,6 +37,9 @@ struct Training {
     notes: Vec<String>,
 }
 
+/// The outcome of [`Trainer::matched`].
+type FoundNames<'py> = (Bound<'py, PyDict>, Vec<String>, Vec<String>, Vec<(String, String)>);
+
 /// Trains a model, one step after the other.
 #[pyclass(frozen, module = "tightrope._engine")]
 pub struct Trainer {
@@ -293,21 +296,18 @@ impl Trainer {
         shaped(py, values, shape)
     }
 
-    /// Names of a state dict, matched to those of the weights: `(found, missing, unexpected)`, where `found` has the name in the state
-    /// dict of each weight that it holds.
-    fn matched<'py>(
-        &self,
-        py: Python<'py>,
-        names: Vec<String>,
-    ) -> PyResult<(Bound<'py, PyDict>, Vec<String>, Vec<String>)> {
-        let Matched { found, missing, unexpected } = self.worker.ask(py, move |training| {
-            block_on(training.run.with_trainer(async |trainer| Ok(trainer.matched(&names))))
-        })?;
+    /// Names of a state dict, matched to those of the weights: `(found, missing, unexpected, copies)`, where `found` has the name in the
+    /// state dict of each weight that it holds, and `copies` a weight and another name of it there.
+    fn matched<'py>(&self, py: Python<'py>, names: Vec<String>) -> PyResult<FoundNames<'py>> {
+        let Matched { found, missing, unexpected, copies } =
+            self.worker.ask(py, move |training| {
+                block_on(training.run.with_trainer(async |trainer| Ok(trainer.matched(&names))))
+            })?;
         let by_weight = PyDict::new(py);
         for (weight, name) in found {
             by_weight.set_item(weight, name)?;
         }
-        Ok((by_weight, missing, unexpected))
+        Ok((by_weight, missing, unexpected, copies))
     }
 
     /// Sets weights, by their names, to flat arrays of float32.

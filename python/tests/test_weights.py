@@ -178,6 +178,8 @@ def test_weights_of_a_preset_are_set_by_their_names(tiny):
     bare = {name.removeprefix("transformer."): it for name, it in weights.items()}
     # Names of other versions of the class, and a head that is tied.
     assert other.load_state_dict({**bare, "lm_head.weight": bare["wte.weight"]}) == ([], [])
+    with pytest.raises(tr.WeightError, match="`lm_head.weight` differs from `wte.weight`, and the model ties them"):
+        other.load_state_dict({**bare, "lm_head.weight": bare["wte.weight"] + 1})
     same(other, dict(weights), 0)
     assert tr.Trainer(**tiny, steps=4, init=dict(weights)).step().loss == pytest.approx(trainer.step().loss, abs=1e-6)
 

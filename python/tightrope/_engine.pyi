@@ -152,10 +152,10 @@ class Trainer:
         """
         Text that follows a prompt. `sampling` is temperature, top-k, top-p and seed.
         """
-    def matched(self, /, names: SupportsGetItem[int, str]) -> tuple[dict[str, Any], list[str], list[str]]:
+    def matched(self, /, names: SupportsGetItem[int, str]) -> tuple[dict[str, Any], list[str], list[str], list[tuple[str, str]]]:
         """
-        Names of a state dict, matched to those of the weights: `(found, missing, unexpected)`, where `found` has the name in the state
-        dict of each weight that it holds.
+        Names of a state dict, matched to those of the weights: `(found, missing, unexpected, copies)`, where `found` has the name in the
+        state dict of each weight that it holds, and `copies` a weight and another name of it there.
         """
     def notes(self, /) -> list[str]:
         """

@@ -76,11 +76,14 @@ class Weights(Mapping[str, np.ndarray]):
         for name in state:
             if not isinstance(name, str):
                 raise TypeError(f"weights are named by texts, and {name!r} is none")
-        found, missing, unexpected = self._inner().matched(list(state))
+        found, missing, unexpected, copies = self._inner().matched(list(state))
         if strict and (missing or unexpected):
             help = "\nhelp: strict=False sets the weights that both have, and returns the other names"
             raise _other_model(missing, unexpected, help)
         values = {name: fitting(own, state[own], self._shapes[name]) for name, own in found.items()}
+        for name, other in copies:
+            if not np.array_equal(values[name], fitting(other, state[other], self._shapes[name])):
+                raise WeightError(f"`{other}` differs from `{found[name]}`, and the model ties them: they are one weight")
         self._inner().set_weights(values)
         return IncompatibleKeys(missing, unexpected)
 

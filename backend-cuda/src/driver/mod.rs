@@ -8,6 +8,7 @@ mod cublaslt;
 mod emulated;
 mod gpu;
 mod in_flight;
+mod loaded;
 mod nccl;
 mod nvml;
 pub mod nvrtc;

@@ -5,6 +5,8 @@ use std::ptr;
 
 use libloading::{Library, Symbol};
 
+use super::loaded;
+
 /// Name of the library, which comes with the driver.
 const NAME: &str = if cfg!(windows) { "nvml.dll" } else { "libnvidia-ml.so.1" };
 
@@ -27,7 +29,7 @@ struct Memory {
 
 /// One GPU.
 pub struct Nvml {
-    library: Library,
+    library: &'static Library,
     device: Device,
 }
 
@@ -36,8 +38,7 @@ impl Nvml {
     pub fn open(address: &CStr) -> Option<Self> {
         type Init = unsafe extern "C" fn() -> Status;
         type Find = unsafe extern "C" fn(*const c_char, *mut Device) -> Status;
-        // SAFETY: the library's initialisers are NVIDIA's.
-        let library = unsafe { Library::new(NAME) }.ok()?;
+        let library = loaded::library(NAME).ok()?;
         let mut nvml = Self { library, device: ptr::null_mut() };
         // SAFETY: NVML declares `nvmlInit_v2` so. Dropping ends what it begins.
         let begun = unsafe { nvml.find::<Init>("nvmlInit_v2")?() };

@@ -5,6 +5,8 @@ use std::ptr;
 
 use libloading::{Library, Symbol};
 
+use super::loaded;
+
 /// Names of the library, newest first.
 const NAMES: &[&str] = if cfg!(windows) {
     &["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"]
@@ -19,7 +21,7 @@ type Status = c_int;
 
 /// The compiler.
 pub struct Nvrtc {
-    library: Library,
+    library: &'static Library,
     version: (i32, i32),
     /// Compute capabilities that it compiles for, ten times the major number plus the minor one.
     supported: Vec<i32>,
@@ -52,8 +54,7 @@ impl Nvrtc {
         let mut problem = String::new();
         let mut unsuitable = None;
         for name in NAMES {
-            // SAFETY: the library's initialisers are NVIDIA's.
-            match unsafe { Library::new(*name) } {
+            match loaded::library(name) {
                 Ok(library) => {
                     let mut nvrtc = Self { library, version: (0, 0), supported: vec![] };
                     nvrtc.version = nvrtc.version_of_library()?;

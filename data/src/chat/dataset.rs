@@ -122,7 +122,7 @@ impl Chats {
             let layout = layout.ok_or_else(|| Error::RowFormat {
                 name: name.clone(),
                 problem: format!(
-                    "it has no {} rows, which are objects in .jsonl, .json or .parquet; name another file, or read it as --format text",
+                    "it has no {} rows, which are objects in .jsonl, .json, .csv or .parquet; name another file, or read it as --format text",
                     config.format.name()
                 ),
             })?;

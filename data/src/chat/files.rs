@@ -1,4 +1,4 @@
-//! Rows of data files, one after the other: JSON objects on lines or in an array, and rows of Parquet and Arrow.
+//! Rows of data files, one after the other: JSON objects on lines or in an array, and rows of Parquet, Arrow and tables.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use serde_json::Deserializer;
 
 use super::{Each, parquet, refused};
 use crate::bytes::Bytes;
-use crate::corpus::{BYTE_ORDER_MARK, extension, is_parquet, lenient};
+use crate::corpus::{BYTE_ORDER_MARK, extension, is_parquet, lenient, table};
 use crate::{Error, Result, arrow, limits};
 
 /// How rows follow each other in a file.
@@ -25,6 +25,8 @@ pub(crate) enum Layout {
     Parquet,
     /// Arrow.
     Arrow,
+    /// A table whose values are separated by this.
+    Table(u8),
 }
 
 impl Layout {
@@ -38,6 +40,9 @@ impl Layout {
             "jsonl" | "ndjson" => Some((Self::Lines, true)),
             "json" => Some((Self::Values, true)),
             "bin" => None,
+            extension if let Some(delimiter) = table::delimiter(extension) => {
+                Some((Self::Table(delimiter), true))
+            }
             _ => {
                 let text = without_mark(bytes).trim_ascii_start();
                 text.starts_with(b"[")
@@ -57,6 +62,7 @@ impl Layout {
             Self::Values => values(name, without_mark(&bytes.in_memory()), each),
             Self::Parquet => parquet::rows(name, bytes, each),
             Self::Arrow => arrow::rows(name, &bytes, each),
+            Self::Table(delimiter) => table::rows(name, &bytes, delimiter, each),
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use super::json::Json;
+#[cfg(not(target_family = "wasm"))]
+use super::table;
 use super::{Each, extension, parquet};
 use crate::bytes::Bytes;
 use crate::{Result, arrow};
@@ -31,6 +33,10 @@ pub(crate) fn of_rows(
         }
         "json" => {
             Json::new(name, bytes, key, each).values()?;
+        }
+        #[cfg(not(target_family = "wasm"))]
+        extension if let Some(delimiter) = table::delimiter(extension) => {
+            table::column(name, bytes, delimiter, key, each)?;
         }
         _ => return Ok(false),
     }

@@ -11,8 +11,8 @@ use crate::hub::Name;
 use crate::{Error, Result};
 
 /// Extensions by which files of a folder are taken.
-const TEXTS: [&str; 9] =
-    ["arrow", "bin", "json", "jsonl", "md", "ndjson", "parquet", "text", "txt"];
+const TEXTS: [&str; 11] =
+    ["arrow", "bin", "csv", "json", "jsonl", "md", "ndjson", "parquet", "text", "tsv", "txt"];
 
 /// A file to read.
 pub(crate) struct InputFile {
@@ -36,7 +36,7 @@ pub(crate) fn named<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<InputFile>> {
             if files.len() == before {
                 return Err(none(
                     path,
-                    "it has no .txt, .md, .jsonl, .json, .parquet, .arrow or .bin files; name others by a glob",
+                    "it has no .txt, .md, .jsonl, .json, .csv, .tsv, .parquet, .arrow or .bin files; name others by a glob",
                 ));
             }
         } else if !path.exists() && path.to_string_lossy().contains(['*', '?', '[']) {
@@ -97,7 +97,7 @@ fn is_of_cache(path: &Path) -> bool {
 
 /// Leaves out the `README.md` of a folder that holds rows: a data set's card, which describes them.
 fn without_card(found: &mut Vec<InputFile>) {
-    const ROWS: [&str; 5] = ["arrow", "json", "jsonl", "ndjson", "parquet"];
+    const ROWS: [&str; 7] = ["arrow", "csv", "json", "jsonl", "ndjson", "parquet", "tsv"];
     if found.iter().any(|file| ROWS.contains(&extension(&file.path).as_str())) {
         found.retain(|file| !file.source.eq_ignore_ascii_case(card::FILE));
     }

@@ -31,7 +31,7 @@ pub(super) fn of(file: &InputFile, layout: Layout) -> Result<Option<Vec<String>>
     let of_table = match layout {
         Layout::Parquet => parquet::metadata(open()?, KEY),
         Layout::Arrow => arrow::metadata(&open()?, KEY),
-        Layout::Lines | Layout::Values => None,
+        Layout::Lines | Layout::Values | Layout::Table(_) => None,
     };
     let info = of_table.and_then(|text| serde_json::from_str::<Value>(&text).ok());
     if let Some(names) = info.and_then(|info| of_features(&info["info"]["features"])) {

@@ -130,9 +130,14 @@ const NOT_APPLIED: [(&str, f64); 13] = [
     ("min_new_tokens", 0.0),
     ("diversity_penalty", 0.0),
 ];
-/// The same for keys whose values are lists.
-const LISTS_NOT_APPLIED: [&str; 5] = [
+/// The same for keys whose values are lists, or ids.
+const LISTS_NOT_APPLIED: [&str; 10] = [
     "bad_words_ids",
+    "constraints",
+    "force_words_ids",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "stop_strings",
     "suppress_tokens",
     "begin_suppress_tokens",
     "sequence_bias",

@@ -16,6 +16,8 @@ use crate::settings::{Origin, Settings};
 
 const MANIFEST: &str = "manifest.json";
 const TOKENIZER: &str = "tokenizer.json";
+/// Names under which models have SentencePiece's own files.
+const PIECES: [&str; 3] = ["tokenizer.model", "spiece.model", "sentencepiece.bpe.model"];
 /// GPT-2's tokenizer, as its authors published it.
 const MERGES: &str = "merges.txt";
 /// The settings of a run, in its directory.
@@ -331,10 +333,20 @@ impl Source {
     /// A broken file, and no tokenizer to be found.
     pub fn tokenizer(&self, asked: Option<&str>) -> Result<Tokenizer> {
         self.any_tokenizer(asked)?.ok_or_else(|| {
-            Error::usage(
-                anyhow!("`{}` has no {TOKENIZER}", self.dir.display()),
-                "give --tokenizer FILE, or --tokenizer byte for a model of bytes",
-            )
+            let dir = self.dir.display();
+            match PIECES.iter().find(|name| self.dir.join(name).is_file()) {
+                None => Error::usage(
+                    anyhow!("`{dir}` has no {TOKENIZER}"),
+                    "give --tokenizer FILE, or --tokenizer byte for a model of bytes",
+                ),
+                Some(pieces) => Error::usage(
+                    anyhow!("`{dir}` has {pieces}, SentencePiece's own file, which isn't read, and no {TOKENIZER}"),
+                    format!(
+                        "have transformers write {TOKENIZER}: python3 -c \"from transformers import AutoTokenizer; \
+                         AutoTokenizer.from_pretrained('{dir}').save_pretrained('{dir}')\""
+                    ),
+                ),
+            }
         })
     }
 

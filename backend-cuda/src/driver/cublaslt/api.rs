@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use libloading::Library;
 
 use super::Algorithm;
+use crate::driver::loaded;
 
 /// Names of the library, newest first.
 const NAMES: &[&str] = if cfg!(windows) {
@@ -95,8 +96,6 @@ pub struct Api {
     pub destroy_preference: Destroy,
     pub heuristic: Heuristic,
     pub multiply: Multiply,
-    /// Keeps the calls' code in memory, where it's a library's.
-    pub _library: Option<Library>,
 }
 
 impl Api {
@@ -107,8 +106,7 @@ impl Api {
     pub fn open_where(suits: impl Fn(usize) -> Result<(), String>) -> Result<Self, String> {
         let mut problem = None;
         for name in NAMES {
-            // SAFETY: the library's initialisers are NVIDIA's.
-            let Ok(library) = (unsafe { Library::new(*name) }) else { continue };
+            let Ok(library) = loaded::library(name) else { continue };
             let api =
                 Self::of(library).map_err(|error| format!("{name} is another library: {error}"))?;
             // SAFETY: takes nothing and gives a number.
@@ -124,7 +122,7 @@ impl Api {
         }))
     }
 
-    fn of(library: Library) -> Result<Self, libloading::Error> {
+    fn of(library: &'static Library) -> Result<Self, libloading::Error> {
         // SAFETY: cublasLt.h, the same in CUDA 12 and 13, declares each function as the field's type does.
         unsafe {
             Ok(Self {
@@ -144,7 +142,6 @@ impl Api {
                 destroy_preference: *library.get(b"cublasLtMatmulPreferenceDestroy")?,
                 heuristic: *library.get(b"cublasLtMatmulAlgoGetHeuristic")?,
                 multiply: *library.get(b"cublasLtMatmul")?,
-                _library: Some(library),
             })
         }
     }

@@ -98,7 +98,6 @@ pub fn api() -> Api {
         destroy_preference: drop_as::<Preference>,
         heuristic,
         multiply,
-        _library: None,
     }
 }
 

@@ -4,6 +4,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use libloading::Library;
 
+use crate::driver::loaded;
+
 /// Names of the library.
 const NAMES: &[&str] = &["libnccl.so.2", "libnccl.so"];
 
@@ -67,8 +69,6 @@ pub struct Api {
     pub memory_stats: Option<MemoryStats>,
     pub words: Words,
     pub last_words: LastWords,
-    /// Keeps the calls' code in memory, where it's a library's.
-    pub _library: Option<Library>,
 }
 
 impl Api {
@@ -79,8 +79,7 @@ impl Api {
     pub fn open() -> Result<Self, String> {
         let mut problem = String::new();
         for name in NAMES {
-            // SAFETY: the library's initialisers are NVIDIA's.
-            match unsafe { Library::new(*name) } {
+            match loaded::library(name) {
                 Ok(library) => return Self::of(library, name),
                 Err(error) => problem = error.to_string(),
             }
@@ -91,7 +90,7 @@ impl Api {
         ))
     }
 
-    fn of(library: Library, name: &str) -> Result<Self, String> {
+    fn of(library: &'static Library, name: &str) -> Result<Self, String> {
         // SAFETY: nccl.h of NCCL 2.19 to 2.32 declares it as the type does, which takes a number's place.
         let version: Version = unsafe { library.get(b"ncclGetVersion") }
             .map(|symbol| *symbol)
@@ -103,7 +102,7 @@ impl Api {
         Self::with(library, version).map_err(|error| format!("{name} lacks a call: {error}"))
     }
 
-    fn with(library: Library, version: Version) -> Result<Self, libloading::Error> {
+    fn with(library: &'static Library, version: Version) -> Result<Self, libloading::Error> {
         // SAFETY: nccl.h of NCCL 2.19 to 2.32 declares each function as the field's type does.
         unsafe {
             Ok(Self {
@@ -122,7 +121,6 @@ impl Api {
                 memory_stats: library.get(b"ncclCommMemStats").ok().map(|symbol| *symbol),
                 words: *library.get(b"ncclGetErrorString")?,
                 last_words: *library.get(b"ncclGetLastError")?,
-                _library: Some(library),
             })
         }
     }

@@ -282,6 +282,5 @@ pub fn api() -> Api {
         memory_stats: Some(memory_stats),
         words,
         last_words,
-        _library: None,
     }
 }

@@ -167,6 +167,27 @@ fn templates_see_no_null_and_reasoning_by_both_names() {
 }
 
 #[test]
+fn tables_of_values_are_rows() {
+    let folder = tempdir().unwrap();
+    let json = r#"{"instruction": "Add, please", "input": "1 and 2", "output": "3"}
+        {"instruction": "Say \"no\"", "input": null, "output": "no\nno"}"#;
+    let values =
+        "instruction,input,output\n\"Add, please\",1 and 2,3\n\"Say \"\"no\"\"\",,\"no\nno\"\n";
+    let tabs =
+        "instruction\tinput\toutput\nAdd, please\t1 and 2\t3\n\"Say \"\"no\"\"\"\t\t\"no\nno\"\n";
+    let alpaca = template("alpaca");
+    let read = |name: &str, text: &str| {
+        let path = file(&folder, name, text);
+        assert_eq!(format(std::slice::from_ref(&path)).unwrap(), RowFormat::Alpaca, "{name}");
+        let rows = Chats::open(&[path], &config(RowFormat::Alpaca, Some(&alpaca))).unwrap().rows();
+        [shown(&rows, 0), shown(&rows, 1)]
+    };
+    let expected = read("a.json", json);
+    assert_eq!(read("a.csv", values), expected);
+    assert_eq!(read("a.tsv", tabs), expected);
+}
+
+#[test]
 fn nested_columns_of_parquet_are_rows() {
     let schema = "message rows { REQUIRED GROUP messages (LIST) { REPEATED GROUP list {
         REQUIRED GROUP element { REQUIRED BYTE_ARRAY role (UTF8); REQUIRED BYTE_ARRAY content (UTF8); } } } }";

@@ -63,7 +63,12 @@ pub(super) fn complete(
     }
     let tokens = found.missing(inner);
     tokens.iter().try_for_each(|token| growth::check_token(&token.content))?;
-    let changed = classes::apply(inner, &config)? | !tokens.is_empty();
+    // Special tokens in a text are text then.
+    let splits = config.get("split_special_tokens").and_then(Value::as_bool) == Some(true);
+    if splits {
+        inner.set_encode_special_tokens(true);
+    }
+    let changed = classes::apply(inner, &config)? | !tokens.is_empty() | splits;
     if !tokens.is_empty() {
         inner.add_tokens(&tokens);
     }

@@ -238,6 +238,21 @@ fn tokens_that_lie_beside_the_file_are_added() {
 
 /// Ids as transformers 5.24 gives them.
 #[test]
+fn special_tokens_are_text_where_the_configuration_splits_them() {
+    let json = byte_level().to_string();
+    let ids = |config: &str, text: &str| {
+        let read = HuggingFace::parse("t", json.as_bytes(), Some(config.as_bytes())).unwrap();
+        (read.encode(text).unwrap(), read.name().to_owned())
+    };
+    let (whole, name) = ids(r#"{"eos_token": "</s>"}"#, "a</s>");
+    let (split, other) = ids(r#"{"eos_token": "</s>", "split_special_tokens": true}"#, "a</s>");
+    assert_eq!(whole, [97, 261]);
+    assert_eq!(split, [97, 60, 47, 115, 62]);
+    assert_ne!(name, other);
+}
+
+/// Ids as transformers 5.24 gives them.
+#[test]
 fn classes_normalize_and_split_by_their_configuration() {
     let ids = |json: &Value, config: &Value, text: &str| {
         let (json, config) = (json.to_string(), config.to_string());
