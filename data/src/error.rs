@@ -93,7 +93,7 @@ pub enum Error {
     PackedBy {
         /// The file.
         name: String,
-        /// What has packed it.
+        /// The packer.
         by: &'static str,
         /// The command that unpacks it.
         with: &'static str,

@@ -20,7 +20,7 @@ pub use tightrope_ranks::exit;
 #[cfg(unix)]
 pub use tightrope_ranks::{GUARDED, stand_by};
 
-/// What to do about a rank that doesn't answer.
+/// Help where a rank doesn't answer.
 const ANSWERS: &str = "see what the rank says that is named, or wait longer with --rank-timeout";
 
 /// The ranks that this process was launched with, and its place among them.

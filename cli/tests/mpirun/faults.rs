@@ -64,7 +64,7 @@ pub fn words() -> (String, u64) {
     }
 }
 
-/// Of a run that loses a rank, which isn't to wait long for it. Others have the minute of the default: the machine may be busy.
+/// A run that loses a rank isn't to wait long for it. Other runs have the minute of the default: the machine may be busy.
 pub const IMPATIENT: [&str; 2] = ["--rank-timeout", "5"];
 
 /// Settings of every run: one sample a pass, so that any number of ranks makes the same passes.

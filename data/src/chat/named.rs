@@ -38,7 +38,7 @@ impl Named {
     const DEFAULT: &'static str = "default";
     pub(super) const TOOLS: &'static str = "tool_use";
 
-    /// Those in files of their own, else those of `tokenizer_config.json`, as in transformers.
+    /// The templates in files of their own, else those of `tokenizer_config.json`, as in transformers.
     pub(super) fn of(files: &TemplateFiles, tokenizer: &Tokenizer) -> Result<Self> {
         let default = files.default.iter().map(|text| (Self::DEFAULT.to_owned(), text.clone()));
         let others = files.others.iter().map(|(name, text)| (name.clone(), text.clone()));

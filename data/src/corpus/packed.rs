@@ -3,7 +3,7 @@
 use crate::bytes::Bytes;
 use crate::{Error, Result};
 
-/// What packs files that aren't read: how such a file begins, behind so many bytes, and the command that unpacks it.
+/// Packers whose files aren't read: the name, the offset and bytes of a file's signature, and the command that unpacks it.
 const OTHERS: [(&str, usize, &[u8], &str); 5] = [
     // The first block of bzip2 begins with the digits of pi.
     ("bzip2", 4, b"1AY&SY", "bunzip2"),

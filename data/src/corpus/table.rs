@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// The column of classes.
 const LABEL: &str = "label";
 
-/// What separates the values of a file with this extension, if it's a table.
+/// The separator of values in a file with this extension, if it's a table.
 pub(crate) fn delimiter(extension: &str) -> Option<u8> {
     match extension {
         "csv" => Some(b','),

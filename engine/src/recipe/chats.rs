@@ -192,7 +192,7 @@ pub(super) fn laid_out(
 /// Conversations of files, encoded.
 pub struct Conversations {
     tokenizer: Tokenizer,
-    /// Those of the template.
+    /// Files of the template for checkpoints.
     template_files: Vec<(String, Vec<u8>)>,
     chats: Chats,
     /// The rows of `train` and of `held_out`.

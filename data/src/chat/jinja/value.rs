@@ -54,7 +54,7 @@ pub(super) enum Kind {
 pub(super) struct Seq {
     pub kind: Kind,
     pub items: Vec<Value>,
-    /// By which the items are attributes too.
+    /// Names of the items as attributes.
     pub names: &'static [&'static str],
     depth: u16,
     shares: bool,
