@@ -93,3 +93,5 @@ pub use toy::{Problem, Toy, ToyTask};
 pub const TEMPLATE_FILE: &str = "chat_template.jinja";
 /// The folder of a model directory with its other chat templates: `tool_use.jinja` is that for conversations with tools.
 pub const TEMPLATE_FOLDER: &str = "additional_chat_templates";
+/// The file of a checkpoint, which has no folders, with the texts of [`TEMPLATE_FOLDER`] by name.
+pub const PACKED_TEMPLATES: &str = "additional_chat_templates.json";

@@ -43,7 +43,8 @@ pub fn test(shell: &mut Shell) -> anyhow::Result<()> {
     command
         .args(PACKAGES)
         .args(["--", "--ignored", "--nocapture", "--skip", "timed::"])
-        .env("CUDA_HOME", &home)
+        // Under the name `CUDA_HOME`, crates that look for it would be compiled again, and all that is made of them.
+        .env("NVCC_HOME", &home)
         // What was compiled by others is compiled again.
         .env("CUDA_WHEELS", COMPILERS.join(" "))
         .env("NVDISASM", disassembler)

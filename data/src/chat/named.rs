@@ -6,7 +6,6 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::built_in;
-use super::template::ChatTemplate;
 use crate::{Error, Result, TEMPLATE_FILE, Tokenizer, files, limits};
 
 /// Chat templates of a model directory in files of their own.
@@ -99,7 +98,7 @@ impl Named {
         }
         let path = Path::new(asked);
         if !path.exists() {
-            let names: Vec<_> = ChatTemplate::built_in().collect();
+            let names: Vec<_> = built_in::TEMPLATES.iter().map(|(name, _)| *name).collect();
             let problem = format!(
                 "it is neither a file nor one of the built-in templates {}; name one of these, or a file",
                 names.join(", ")

@@ -5,8 +5,7 @@ use std::ops::ControlFlow;
 use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord};
 use minijinja::Value;
 
-use crate::chat::{Each, refused};
-use crate::corpus::{BYTE_ORDER_MARK, Each as EachText};
+use super::{BYTE_ORDER_MARK, Each};
 use crate::{Error, Result};
 
 /// The column of classes.
@@ -26,7 +25,7 @@ pub(crate) fn delimiter(extension: &str) -> Option<u8> {
 ///
 /// # Errors
 /// Those of `each`, and a row that can't be read, by its number.
-pub(crate) fn rows(name: &str, bytes: &[u8], delimiter: u8, each: Each<'_>) -> Result<()> {
+pub(crate) fn rows(name: &str, bytes: &[u8], delimiter: u8, each: EachRow<'_>) -> Result<()> {
     let table = Table { name, bytes, delimiter };
     let columns = table.columns()?;
     let mut numbers: Vec<bool> = columns.iter().map(|column| column == LABEL).collect();
@@ -56,7 +55,7 @@ pub(crate) fn column(
     bytes: &[u8],
     delimiter: u8,
     key: &str,
-    each: EachText<'_>,
+    each: Each<'_>,
 ) -> Result<()> {
     let table = Table { name, bytes, delimiter };
     let columns = table.columns()?;
@@ -73,6 +72,9 @@ pub(crate) fn column(
         Ok(ControlFlow::Continue(()))
     })
 }
+
+/// Takes a row and its number, and says whether more are wanted.
+type EachRow<'a> = &'a mut dyn FnMut(usize, Value) -> Result<ControlFlow<()>>;
 
 /// A table in memory.
 struct Table<'a> {
@@ -129,7 +131,7 @@ impl Table<'_> {
             ),
             _ => format!("it can't be read ({error})"),
         };
-        refused(self.name, row, problem)
+        Error::Row { name: self.name.to_owned(), row, problem }
     }
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tightrope_core::DType;
-use tightrope_data::{TEMPLATE_FILE, Weights, files, limits};
+use tightrope_data::{PACKED_TEMPLATES, TEMPLATE_FILE, Weights, files, limits};
 use tightrope_nn::Architecture;
 
 #[cfg(not(target_family = "wasm"))]
@@ -21,8 +21,6 @@ use crate::units::json_text;
 pub(crate) const GENERATION: &str = "generation_config.json";
 /// Number types of the tensors of the directory that a run began with, in its checkpoints.
 pub(crate) const STORED: &str = "source_dtypes.json";
-/// The file of a checkpoint with the texts of `additional_chat_templates`, by name.
-pub(crate) const TEMPLATES: &str = "additional_chat_templates.json";
 /// Files of a tokenizer, its chat templates included.
 const OF_TOKENIZER: [&str; 13] = [
     "tokenizer.json",
@@ -37,7 +35,7 @@ const OF_TOKENIZER: [&str; 13] = [
     "sentencepiece.bpe.model",
     TEMPLATE_FILE,
     "chat_template.json",
-    TEMPLATES,
+    PACKED_TEMPLATES,
 ];
 /// Files that aren't of the tokenizer.
 const OF_MODEL: [&str; 3] = [GENERATION, preprocessor::FILE, STORED];
@@ -293,7 +291,7 @@ fn read(file: &Path) -> Result<Option<Vec<u8>>> {
 /// Drops the files of the tokenizer from `files`, unless those of `tokenizer` are the same, and the chat templates where `tokenizer` has some.
 pub(crate) fn keep_tokenizer_of(files: &mut Files, tokenizer: &[(String, Vec<u8>)]) {
     if tokenizer.iter().any(|(name, _)| name == TEMPLATE_FILE) {
-        files.retain(|name, _| ![TEMPLATE_FILE, TEMPLATES].contains(&name.as_str()));
+        files.retain(|name, _| ![TEMPLATE_FILE, PACKED_TEMPLATES].contains(&name.as_str()));
     }
     let differs = |(name, bytes): &(String, Vec<u8>)| {
         OF_TOKENIZER.contains(&name.as_str()) && files.get(name).is_some_and(|own| own != bytes)

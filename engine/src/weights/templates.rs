@@ -5,10 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
-use tightrope_data::{TEMPLATE_FILE, TEMPLATE_FOLDER, TemplateFiles, files, limits};
+use tightrope_data::{
+    PACKED_TEMPLATES as PACKED, TEMPLATE_FILE, TEMPLATE_FOLDER, TemplateFiles, files, limits,
+};
 
 use super::Source;
-use super::companions::{Files, TEMPLATES as PACKED};
 use crate::error::{Error, Help as _, Result};
 use crate::units::json_text;
 
@@ -51,7 +52,7 @@ pub(crate) fn packed(templates: &TemplateFiles) -> Result<Vec<(String, Vec<u8>)>
 ///
 /// # Errors
 /// A file that isn't texts by names of files.
-pub(crate) fn unpack(files: &mut Files) -> Result<()> {
+pub(crate) fn unpack(files: &mut BTreeMap<String, Vec<u8>>) -> Result<()> {
     let Some(bytes) = files.remove(PACKED) else { return Ok(()) };
     for (name, text) in unpacked(Path::new(PACKED), &bytes)? {
         files.insert(format!("{TEMPLATE_FOLDER}/{name}.{EXTENSION}"), text.into_bytes());
@@ -104,7 +105,8 @@ mod tests {
         let others = [("tool_use", "{{ tools }}"), ("rag", "r")];
         let others = others.map(|(name, text)| (name.to_owned(), text.to_owned())).into();
         let templates = TemplateFiles { default: Some("d".to_owned()), others };
-        let mut files: Files = packed(&templates).unwrap().into_iter().collect();
+        let mut files: BTreeMap<String, Vec<u8>> =
+            packed(&templates).unwrap().into_iter().collect();
         assert_eq!(files.keys().collect::<Vec<_>>(), [PACKED, TEMPLATE_FILE]);
         unpack(&mut files).unwrap();
         let folder = tempfile::tempdir().unwrap();

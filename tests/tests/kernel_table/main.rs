@@ -337,7 +337,7 @@ const NVCC_OPTIONS: [&str; 3] = ["--std=c++17", "--fatbin", "--ptxas-options=-v"
 #[test]
 #[ignore = "needs nvcc: `cargo xtask kernels` brings it"]
 fn nvcc_compiles_every_kernel() {
-    let home = std::env::var_os("CUDA_HOME").expect("CUDA_HOME is the folder of nvcc's bin");
+    let home = std::env::var_os("NVCC_HOME").expect("NVCC_HOME is the folder of nvcc's bin");
     let nvcc = PathBuf::from(home).join("bin/nvcc");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nvcc");
     std::fs::create_dir_all(&folder).expect("a folder");

@@ -224,7 +224,8 @@ fn a_models_own_templates_are_found() {
     ] {
         let template = ChatTemplate::find(asked, &beside(default), &tokenizer, None);
         let template = template.unwrap().unwrap();
-        let tools = tools.then(|| minijinja::Value::from(vec![1])).unwrap_or_default();
+        let tools =
+            if tools { minijinja::Value::from(vec![1]) } else { minijinja::Value::UNDEFINED };
         let chat = row::Conversation { tools, ..Default::default() };
         let written = template.render(&[], &chat, false).unwrap_or_else(|problem| problem);
         assert!(written.contains(expected), "{asked:?}, {default}: {written}");
