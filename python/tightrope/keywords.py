@@ -160,10 +160,10 @@ class KeywordsButInit(TypedDict, total=False):
     """Tokenizer: byte, gpt2, or a tokenizer.json [default: the one that fits the model]."""
 
     text_key: str | None
-    """Field or column that holds the text in .jsonl, .json and .parquet files [default: text]."""
+    """Field or column that holds the text in .jsonl, .json, .csv and .parquet files [default: text]."""
 
     format: str | None
-    """What a row of .jsonl, .json and .parquet files holds [default: auto: told from the columns]."""
+    """What a row of .jsonl, .json, .csv and .parquet files holds [default: auto: told from the columns]."""
 
     chat_template: str | None
     """Chat template that writes conversations: chatml, llama-2, llama-3, gemma, phi-3, mistral, alpaca, zephyr, one of the model's by name, or a file [default: the model's own]."""
