@@ -132,6 +132,18 @@ pub struct Store {
     interconnect: Interconnect,
     /// Part of the time that this process may wait for a processor while rates are measured that are kept.
     quiet: f64,
+    /// Steps that a processor is measured by.
+    steps: Steps,
+}
+
+/// Steps by which the rates of a processor are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Steps {
+    /// All, for estimates of any shape.
+    All,
+    /// The usual one, for tests of how rates are kept: a debug build takes seconds for each.
+    #[cfg(test)]
+    Usual,
 }
 
 /// The part on a machine that does little else.
@@ -144,8 +156,13 @@ impl Store {
     }
 
     /// One that keeps nothing.
-    const EMPTY: Self =
-        Self { folder: None, matmul: None, interconnect: Interconnect::Auto, quiet: QUIET };
+    const EMPTY: Self = Self {
+        folder: None,
+        matmul: None,
+        interconnect: Interconnect::Auto,
+        quiet: QUIET,
+        steps: Steps::All,
+    };
 
     /// That of a device whose matmuls were timed when it was opened, at `matmul` FLOP/s: everything else is taken to be as
     /// much faster or slower than by default.
@@ -274,7 +291,7 @@ mod tests {
     use super::*;
 
     /// Keeps nothing, whatever else the machine does.
-    const EMPTY: Store = Store { quiet: 1.0, ..Store::EMPTY };
+    const EMPTY: Store = Store { quiet: 1.0, steps: Steps::Usual, ..Store::EMPTY };
 
     #[test]
     fn rates_are_measured_once_and_kept_for_their_device_alone() {

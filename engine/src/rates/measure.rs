@@ -16,7 +16,7 @@ use tightrope_nn::{
 };
 
 use super::lone;
-use super::{Kept, KeptRates, Known, Source, Store, Trust, identity, kernels, key};
+use super::{Kept, KeptRates, Known, Source, Steps, Store, Trust, identity, kernels, key};
 use crate::machine::{Load, free_memory, is_busy};
 use crate::timing;
 
@@ -159,7 +159,7 @@ impl Store {
     pub fn measure(&self, device: &mut dyn Backend, precision: Precision, threads: usize) -> Known {
         let unmeasured = self.unmeasured(device, precision, threads);
         let load = Load::now();
-        let Ok(rates) = measure(device, precision, &unmeasured.rates) else {
+        let Ok(rates) = measure(device, precision, &unmeasured.rates, self.steps) else {
             return unmeasured;
         };
         let kept = self.kept(device, precision).map(|kept| kept.trust);
@@ -211,7 +211,7 @@ impl Store {
         let kept = self.kept(device, precision)?;
         if kept.trust == Trust::Again {
             return Some(
-                "the rates of this device were measured again after such a difference;                  `tightrope train --profile` shows which ops take another time"
+                "the rates of this device were measured again after such a difference; `tightrope train --profile` shows which ops take another time"
                     .to_owned(),
             );
         }
@@ -235,12 +235,15 @@ fn measure(
     device: &mut dyn Backend,
     precision: Precision,
     default: &Rates,
+    steps: Steps,
 ) -> Result<Rates, SessionError> {
     let refused = |error: &dyn std::fmt::Display| DeviceError::Input(error.to_string());
     let is_cpu = !device.kind().can_be_lost();
-    let (least, others) = if is_cpu { (LEAST_OF_EACH, &OTHERS[..]) } else { (LEAST, &[][..]) };
+    let is_thorough = is_cpu && steps == Steps::All;
+    let least = if is_cpu { LEAST_OF_EACH } else { LEAST };
+    let others = if is_thorough { &OTHERS[..] } else { &[] };
     let mut plans = vec![];
-    if is_cpu {
+    if is_thorough {
         let graph = lone::graph(precision.dtype()).map_err(|error| refused(&error))?;
         let options = Options { fusion: false, ..Options::default() };
         let plan = Plan::new(graph, &options, device).map_err(|error| refused(&error))?;
