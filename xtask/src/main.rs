@@ -22,7 +22,6 @@ mod web;
 mod wheels;
 mod widget;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -145,15 +144,23 @@ fn root() -> PathBuf {
     root
 }
 
-/// The cargo that runs this.
-fn cargo() -> OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+/// The cargo that runs this, without the variables that tell a process its package: crates whose build scripts read them would
+/// be compiled again, and files that other stages run be replaced.
+fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|prefix| text.starts_with(prefix)) {
+            cargo.env_remove(&name);
+        }
+    }
+    cargo
 }
 
 /// Builds `tightrope` in a profile and gives its path.
 fn built(profile: &str) -> anyhow::Result<PathBuf> {
     let words = ["build", "--profile", profile, "--locked", "--package", "tightrope-cli"];
-    executable(Command::new(cargo()).args(words).current_dir(root()))
+    executable(cargo().args(words).current_dir(root()))
 }
 
 /// Runs a build of cargo's and gives the path of its last binary.
@@ -184,4 +191,20 @@ fn object_of(command: &mut Command) -> anyhow::Result<serde_json::Value> {
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().last().unwrap_or_default();
     serde_json::from_str(line).with_context(|| format!("{shown} printed no JSON: {line}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_package_is_told_to_cargo() {
+        let own =
+            std::env::vars().map(|(name, _)| name).filter(|name| name == "CARGO_MANIFEST_DIR");
+        assert_eq!(own.count(), 1, "cargo tells a test its package");
+        let cargo = cargo();
+        let removed = |name| cargo.get_envs().any(|(key, value)| key == name && value.is_none());
+        assert!(removed("CARGO_MANIFEST_DIR") && removed("CARGO_PKG_NAME"));
+        assert!(!removed("CARGO_HOME") && !removed("PATH"));
+    }
 }

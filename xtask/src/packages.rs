@@ -19,7 +19,7 @@ pub const BUILD: [&str; 4] = ["build", "--lib", "--bins", "--tests"];
 
 /// Cargo with these arguments, in the workspace.
 pub fn words(words: &[&str]) -> Command {
-    let mut command = Command::new(cargo());
+    let mut command = cargo();
     command.args(words).current_dir(root());
     // A clone that is built once has no later build, for which cargo would keep what it has done.
     if std::env::var_os("CI").is_some() {

@@ -159,7 +159,7 @@ fn compile(shell: &mut Shell, packages: &[&str]) -> anyhow::Result<PathBuf> {
     let target_dir = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| root().join("target"), PathBuf::from)
         .join(PROFILE);
-    let mut command = Command::new(cargo());
+    let mut command = cargo();
     command.args(["build", "--locked", "--lib", "--profile", PROFILE]);
     for package in packages {
         command.args(["--package", package]);

@@ -1,7 +1,6 @@
 //! Which crate may depend on which.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
 use serde_json::Value;
 
@@ -95,7 +94,7 @@ fn forbidden(dependencies: &BTreeMap<String, Vec<String>>) -> Vec<String> {
 
 /// What cargo says of the workspace.
 fn metadata() -> Value {
-    let output = Command::new(env!("CARGO"))
+    let output = super::cargo()
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()

@@ -121,7 +121,7 @@ fn rust_peer(workspace: &Path, package: &str, features: &[&str]) -> anyhow::Resu
     if std::arch::is_x86_feature_detected!("avx512f") {
         features.push("x86-v4");
     }
-    let mut command = Command::new(cargo());
+    let mut command = cargo();
     command
         .args(["build", "--release", "--locked", "--package", package])
         .args(["--no-default-features", "--features", &features.join(",")])
