@@ -58,8 +58,9 @@ pub fn questions<P: AsRef<Path>>(files: &[P]) -> Result<Vec<Question>> {
 }
 
 impl Question {
-    /// The tokens of the context with each ending, of which the ending's are scored. White space at the end of the context belongs to
-    /// the ending, and tokens are those of both together, as in lm-evaluation-harness.
+    /// The tokens of the context and of each ending, of which the ending's are scored. White space at the end of the context belongs to
+    /// the ending. An ending's tokens are those of both together behind as many as the context has by itself, as in
+    /// lm-evaluation-harness.
     ///
     /// # Errors
     /// An ending without tokens of its own, and text that the tokenizer can't represent.
@@ -71,15 +72,17 @@ impl Question {
     fn encoded(&self, index: usize, ending: &str, tokenizer: &Tokenizer) -> Result<Scored> {
         let context = self.context.trim_end_matches(is_white);
         let whole = format!("{} {ending}", self.context);
-        let ids = tokenizer.encode_with_specials(&whole)?;
-        let before = tokenizer.encode_with_specials(context)?.len();
-        let count = ids.len().saturating_sub(before);
-        if before == 0 || count == 0 {
-            let what = if before == 0 { "context has" } else { "ending has" };
+        let mut ids = tokenizer.encode_with_specials(context)?;
+        let whole = tokenizer.encode_with_specials(&whole)?;
+        let own = whole.get(ids.len()..).unwrap_or_default();
+        let count = own.len();
+        if ids.is_empty() || own.is_empty() {
+            let what = if ids.is_empty() { "context has" } else { "ending has" };
             let problem =
                 format!("ending {}: its {what} no token of its own; correct it", index + 1);
             return Err(refused(&self.file, self.row, problem));
         }
+        ids.extend(own);
         Ok(Scored { ids, count })
     }
 }
@@ -271,6 +274,28 @@ mod tests {
         assert_eq!(question.context, "A: b");
         let spaced = Question { context: "A: b \n".to_owned(), ..question };
         assert_eq!(spaced.rows(&Tokenizer::Byte).unwrap()[0].count, " \n c".len());
+    }
+
+    /// The harness computes an ending's tokens from both together, and scores them behind those of the context alone.
+    #[cfg(not(target_family = "wasm"))]
+    #[test]
+    fn a_token_that_spans_context_and_ending_is_as_in_the_harness() {
+        let json = serde_json::json!({ "version": "1.0", "model": {
+            "type": "BPE",
+            "vocab": {"b": 0, " ": 1, "c": 2, " c": 3, "b c": 4},
+            "merges": [[" ", "c"], ["b", " c"]],
+        }});
+        let tokenizer = Tokenizer::parse("t", json.to_string().as_bytes(), None).unwrap();
+        let question = Question {
+            file: String::new(),
+            row: 1,
+            context: "bb".to_owned(),
+            endings: vec!["cc".to_owned()],
+            label: 0,
+        };
+        let row = question.rows(&tokenizer).unwrap().remove(0);
+        // "bb cc" is b, "b c", c.
+        assert_eq!((row.ids, row.count), (vec![0, 0, 2], 1));
     }
 
     #[test]

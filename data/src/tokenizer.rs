@@ -246,6 +246,21 @@ impl Tokenizer {
         }
     }
 
+    /// True if a token is a byte that is decoded together with such tokens around it: `<0x0A>` of a SentencePiece model.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn is_byte(&self, id: u32) -> bool {
+        match self {
+            Self::Byte | Self::Gpt2(_) => false,
+            Self::HuggingFace(tokenizer) => tokenizer.is_byte(id),
+        }
+    }
+
+    /// No token of a page's tokenizers is one.
+    #[cfg(target_family = "wasm")]
+    pub fn is_byte(&self, _: u32) -> bool {
+        false
+    }
+
     /// Rows an embedding needs: one more than the largest id.
     pub fn vocab_size(&self) -> usize {
         match self {

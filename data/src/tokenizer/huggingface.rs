@@ -190,6 +190,12 @@ impl HuggingFace {
         guarded(|| self.inner.token_to_id(name)).ok().flatten()
     }
 
+    pub(super) fn is_byte(&self, id: u32) -> bool {
+        let name = guarded(|| self.inner.id_to_token(id)).ok().flatten().unwrap_or_default();
+        let hex = name.strip_prefix("<0x").and_then(|name| name.strip_suffix('>'));
+        hex.is_some_and(|hex| hex.len() == 2 && u8::from_str_radix(hex, 16).is_ok())
+    }
+
     pub(super) fn decode(&self, ids: &[u32]) -> Result<String> {
         guarded(|| self.inner.decode(ids, false))
             .and_then(|text| text.map_err(|e| e.to_string()))

@@ -192,13 +192,27 @@ const INCOMPLETE: char = '\u{fffd}';
 
 impl<'a> Pieces<'a> {
     fn new(tokenizer: &'a Tokenizer, prompt: &[u32]) -> Self {
-        let ids: Vec<u32> = prompt.last().copied().into_iter().collect();
+        /// Tokens back from the prompt's end in which a character that it ends with begins.
+        const MOST: usize = 64;
+        let is_inside = |start: usize| {
+            let text = tokenizer.decode(&prompt[start..]).unwrap_or_default();
+            tokenizer.is_byte(prompt[start]) || text.starts_with(INCOMPLETE)
+        };
+        let mut start = prompt.len().saturating_sub(1);
+        while start > prompt.len().saturating_sub(MOST) && is_inside(start) {
+            start -= 1;
+        }
+        let ids = prompt[start..].to_vec();
         let shown = ids.len();
         Self { tokenizer, ids, context: 0, shown }
     }
 
     fn push(&mut self, id: u32) -> Result<String> {
         self.ids.push(id);
+        // Bytes are decoded together with those behind them.
+        if self.tokenizer.is_byte(id) {
+            return Ok(String::new());
+        }
         let text = self.unseen()?;
         if text.is_empty() || text.ends_with(INCOMPLETE) {
             return Ok(String::new());
@@ -220,7 +234,9 @@ impl<'a> Pieces<'a> {
         };
         let before = decode(&self.ids[self.context..self.shown])?;
         let all = decode(&self.ids[self.context..])?;
-        Ok(all.get(before.len()..).unwrap_or_default().to_owned())
+        // The prompt's last bytes are another text where they are followed by what completes them.
+        let rest = || all.chars().skip(before.chars().count()).collect();
+        Ok(all.strip_prefix(&before).map_or_else(rest, str::to_owned))
     }
 }
 
@@ -237,6 +253,46 @@ mod tests {
         shown.push(pieces.finish().unwrap());
         shown.retain(|piece| !piece.is_empty());
         assert_eq!(shown, ["a", "—", "é", "\u{1f600}", "z"]);
+    }
+
+    /// Tokens of a SentencePiece model, and bytes for what it lacks.
+    fn with_bytes() -> Tokenizer {
+        let mut vocab = serde_json::Map::new();
+        for byte in 0..256 {
+            vocab.insert(format!("<0x{byte:02X}>"), byte.into());
+        }
+        vocab.insert("▁the".to_owned(), 256.into());
+        vocab.insert("▁".to_owned(), 257.into());
+        let json = serde_json::json!({
+            "version": "1.0",
+            "decoder": {"type": "Sequence", "decoders": [
+                {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+                {"type": "ByteFallback"}, {"type": "Fuse"},
+            ]},
+            "model": {"type": "BPE", "byte_fallback": true, "merges": [], "vocab": vocab},
+        });
+        Tokenizer::parse("t", json.to_string().as_bytes(), None).unwrap()
+    }
+
+    #[test]
+    fn bytes_among_tokens_are_shown_as_they_are_decoded_together() {
+        let tokenizer = with_bytes();
+        let bytes = |text: &str| text.bytes().map(u32::from).collect::<Vec<_>>();
+        for (prompt, ids) in [
+            (vec![256], [bytes("\n"), vec![0xe2, 256, 256]].concat()),
+            ([vec![256], bytes("\u{1f600}")].concat(), [bytes("\u{1f601}"), vec![256]].concat()),
+            ([vec![256], bytes("é")[..1].to_vec()].concat(), vec![0xa9, 256]),
+            (vec![], bytes("\u{1f600}\n")),
+        ] {
+            let mut pieces = Pieces::new(&tokenizer, &prompt);
+            let mut text: String = ids.iter().map(|&id| pieces.push(id).unwrap()).collect();
+            text += &pieces.finish().unwrap();
+            let [before, all] =
+                [&prompt, &[&prompt[..], &ids].concat()].map(|ids| tokenizer.decode(ids).unwrap());
+            let shown: String = all.chars().skip(before.chars().count()).collect();
+            assert_eq!(text, shown, "{prompt:?} {ids:?}");
+            assert!(text.ends_with(" the") || text.ends_with('\n'), "{text:?}");
+        }
     }
 
     #[test]
