@@ -170,16 +170,19 @@ impl Encoding<'_> {
         };
         let Rendered { text: full, parts } = template.render_parts(&chat.messages, chat, false)?;
         if !template.writes_texts() {
-            return Err("the chat template leaves out what messages say, as it writes lists of parts alone; name another with \
-                        --chat-template"
+            return Err("the chat template doesn't write what messages say as they say it: it reads lists of parts alone, or changes the text; \
+                        name another with --chat-template"
                 .to_owned());
+        }
+        if self.train_on == TrainOn::All && chat.turns.contains(&Turn::Given) {
+            return Err("a message has a `weight` of 0, and every token is trained on; leave the weight or --train-on all out".to_owned());
         }
         let answers: Vec<usize> =
             (0..chat.turns.len()).filter(|&turn| chat.turns[turn] != Turn::Other).collect();
         let mut wanted: Vec<usize> =
             answers.iter().copied().filter(|&turn| chat.turns[turn] == Turn::Assistant).collect();
         if self.train_on == TrainOn::Last {
-            wanted.drain(..wanted.len().saturating_sub(1));
+            wanted.retain(|turn| answers.last() == Some(turn));
         }
         if template.marks() {
             let (full, marked) = marked(&full)?;
@@ -190,7 +193,9 @@ impl Encoding<'_> {
             }
             let given = chat.turns.contains(&Turn::Given);
             return match self.train_on {
-                TrainOn::Last => Ok((full, marked.into_iter().next_back().into_iter().collect())),
+                TrainOn::Last if !given => {
+                    Ok((full, marked.into_iter().next_back().into_iter().collect()))
+                }
                 _ if given => Err(format!(
                     "the chat template marks {} parts, and the assistant has {} turns; name another with --chat-template",
                     marked.len(),
@@ -281,10 +286,13 @@ impl Prefixes<'_> {
     /// it, or the turn itself, otherwise where others follow.
     fn span(&self, turn: usize) -> Result<Option<Range<usize>>, Problem> {
         let full = self.full;
-        // Templates that look at the first message refuse a conversation without one.
-        let before = match turn {
-            0 => self.render(0, true).unwrap_or_default(),
-            turn => self.render(turn, true)?,
+        let before = match self.render(turn, true) {
+            // Templates that look at the first message refuse a conversation without one.
+            Err(_) if turn == 0 => match self.up_to_the_first()? {
+                Some(before) => before,
+                None => return Ok(None),
+            },
+            before => before?,
         };
         let end = if turn + 1 == self.chat.messages.len() {
             full.len()
@@ -301,6 +309,15 @@ impl Prefixes<'_> {
             through.len()
         };
         Ok(full[..end].starts_with(&before).then_some(before.len()..end))
+    }
+
+    /// The text before the assistant's first words of a conversation that it begins: up to the first prompt to it. `None` where that isn't
+    /// in the text.
+    fn up_to_the_first(&self) -> Result<Option<String>, Problem> {
+        let (through, asked) = (self.render(1, false)?, self.render(1, true)?);
+        let prompt = asked.strip_prefix(&through).filter(|prompt| !prompt.is_empty());
+        let found = prompt.and_then(|prompt| Some(self.full.find(prompt)? + prompt.len()));
+        Ok(found.map(|end| self.full[..end].to_owned()))
     }
 
     /// The bytes of assistant's turns by what the template's loop over the messages wrote for each, without the prompt to it; `None` where

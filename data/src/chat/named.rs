@@ -24,10 +24,27 @@ impl From<&str> for TemplateFiles {
     }
 }
 
+impl TemplateFiles {
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.default.is_none() && self.others.is_empty()
+    }
+
+    /// The templates in the `tokenizer_config.json` of a tokenizer.
+    ///
+    /// # Errors
+    /// A file that isn't JSON, or whose `chat_template` is neither a text nor named texts.
+    pub fn of_tokenizer(tokenizer: &Tokenizer) -> Result<Self> {
+        let named = Named::of(&Self::default(), tokenizer)?;
+        let mut others: BTreeMap<String, String> = named.templates.into_iter().collect();
+        Ok(Self { default: others.remove(Named::DEFAULT), others })
+    }
+}
+
 /// A model's templates by name.
 #[derive(Default)]
 pub(super) struct Named {
-    /// The file that they are in.
+    /// Name of the file that holds them, for messages.
     file: String,
     /// The template of a model that has one is `default`.
     templates: Vec<(String, String)>,

@@ -258,9 +258,30 @@ impl Conversation {
         Ok(self)
     }
 
+    /// The earlier turns of a row of LLaMA-Factory's: pairs of what the user said and the answer.
+    fn history(&mut self, row: &Value) -> Result<(), Problem> {
+        let Some(history) = present(row, "history") else { return Ok(()) };
+        let wrong = || "its `history` isn't an array of pairs of texts; correct it".to_owned();
+        if history.kind() != ValueKind::Seq {
+            return Err(wrong());
+        }
+        for pair in history.try_iter().into_iter().flatten() {
+            let texts: Vec<Value> = pair.try_iter().map_err(|_| wrong())?.collect();
+            let [said, answer] = &texts[..] else { return Err(wrong()) };
+            let (Some(said), Some(answer)) = (said.as_str(), answer.as_str()) else {
+                return Err(wrong());
+            };
+            let user = [("role", "user"), ("content", said), ("instruction", said), ("input", "")];
+            self.add(Value::from_pairs(user), false, false);
+            self.say("assistant", answer);
+        }
+        Ok(())
+    }
+
     /// The user's message has `instruction` and `input` beside its content, for Alpaca's own template.
     fn alpaca(mut self, row: &Value) -> Result<Self, Problem> {
         self.system(row)?;
+        self.history(row)?;
         let (instruction, output) = (text(row, "instruction")?, text(row, "output")?);
         let input = match present(row, "input") {
             Some(_) => text(row, "input")?,

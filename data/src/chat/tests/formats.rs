@@ -269,3 +269,57 @@ fn a_row_gives_its_template_variables() {
     let refused = Chats::open(&[file(&folder, "b.jsonl", row("3"))], &config).err().unwrap();
     assert!(refused.to_string().contains("chat_template_kwargs"), "{refused}");
 }
+
+/// The template refuses a conversation of no messages, as published ones that look at the first do.
+#[test]
+fn a_conversation_that_the_assistant_begins_is_trained_on_from_its_words() {
+    const LOOKS: &str = "{% if messages[0].role != 'system' %}<system>\nknown<end>\n{% endif %}{% for m in messages %}\
+                         <{{ m.role }}>\n{{ m.content }}<end>\n{% endfor %}{% if add_generation_prompt %}<assistant>\n{% endif %}";
+    let own = TemplateFiles::from(LOOKS);
+    let template = ChatTemplate::find(None, &own, &Tokenizer::Byte, None).unwrap().unwrap();
+    let turns = |train_on, rest: &str| {
+        let row = format!(r#"{{"messages": [{{"role": "assistant", "content": "a"}}{rest}]}}"#);
+        let config = ChatsConfig { train_on, ..config(RowFormat::Messages, Some(&template)) };
+        only("a.json", row, &config)
+    };
+    let first = "<system>\nknown<end>\n<assistant>\n[a<end>\n]";
+    assert_eq!(turns(TrainOn::Assistant, ""), first);
+    assert_eq!(turns(TrainOn::Last, ""), first);
+    let rest = r#", {"role": "user", "content": "q"}, {"role": "assistant", "content": "b"}"#;
+    let both = format!("{first}<user>\nq<end>\n<assistant>\n[b<end>\n]");
+    assert_eq!(turns(TrainOn::Assistant, rest), both);
+}
+
+#[test]
+fn earlier_turns_of_alpaca_are_turns() {
+    let [zephyr, alpaca] = ["zephyr", "alpaca"].map(template);
+    let row = r#"{"instruction": "i", "input": "", "output": "o", "history": [["q", "a"]]}"#;
+    let of = |template| config(RowFormat::Alpaca, Some(template));
+    assert_eq!(
+        only("a.json", row, &of(&zephyr)),
+        "<|user|>\nq\n<|assistant|>\n[a]\n<|user|>\ni\n<|assistant|>\n[o]\n"
+    );
+    let text = only("a.json", row, &of(&alpaca));
+    assert!(text.contains("### Instruction:\nq\n\n### Response:\n[a"), "{text}");
+    let folder = tempdir().unwrap();
+    let path = file(&folder, "a.json", row.replace(r#"["q", "a"]"#, r#"["q"]"#));
+    let refused = Chats::open(&[path], &of(&zephyr)).err().unwrap().to_string();
+    assert!(refused.contains("its `history` isn't an array of pairs of texts"), "{refused}");
+}
+
+#[test]
+fn a_weight_of_nothing_counts_wherever_it_is() {
+    let zephyr = template("zephyr");
+    let row = r#"{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"},
+        {"role": "user", "content": "r"}, {"role": "assistant", "content": "b", "weight": 0}]}"#;
+    let open = |train_on| {
+        let folder = tempdir().unwrap();
+        let config = ChatsConfig { train_on, ..config(RowFormat::Messages, Some(&zephyr)) };
+        Chats::open(&[file(&folder, "a.json", row)], &config)
+    };
+    let refused = open(TrainOn::All).err().unwrap().to_string();
+    assert!(refused.contains("every token is trained on"), "{refused}");
+    // Nothing is trained on, so the row is refused.
+    let refused = open(TrainOn::Last).err().unwrap().to_string();
+    assert!(refused.contains("row 1"), "{refused}");
+}
