@@ -371,6 +371,13 @@ impl Expr {
         self.0.steps
     }
 
+    /// True if a constant of it is negative infinity, as of a mask.
+    pub(crate) fn masks(&self) -> bool {
+        let mut masks = false;
+        self.visit(&mut |term| masks |= matches!(term, Term::Const(f64::NEG_INFINITY)));
+        masks
+    }
+
     fn visit(&self, found: &mut dyn FnMut(&Term)) {
         found(self.term());
         self.term().parts().into_iter().flatten().for_each(|part| part.visit(found));

@@ -19,7 +19,7 @@ use crate::units::json_text;
 use crate::weights::adapters::Adapters;
 use crate::weights::companions::{self, Files};
 use crate::weights::frozen::Frozen;
-use crate::weights::{Places, Source, adapters, preprocessor, templates};
+use crate::weights::{Places, Source, adapters, preprocessor, templates, tokenizer as tokenizers};
 
 const FULL: &str = "free some space, or give another directory";
 const WEIGHTS: &str = "model.safetensors";
@@ -88,6 +88,10 @@ pub fn export(path: &Path, said: &Settings, form: Form, out: &Path) -> Result<()
             Some(Beside { lora, import, get })
         }
         (Some(_), false) => {
+            let shown = match (own, &places.adapters) {
+                (None, Some(dir)) => dir.display(),
+                _ => shown,
+            };
             return Err(Error::usage(
                 anyhow!("`{shown}` holds adapters, which are no model by themselves"),
                 "give --merge to add them to the weights that they are beside, or copy the checkpoint, which PEFT reads",
@@ -212,8 +216,17 @@ fn described(
         files.insert(CONFIG.to_owned(), json_text(&config)?);
         return Ok(files);
     }
-    let tokenizer = source.tokenizer_beside(settings.data.tokenizer.as_deref())?;
+    let asked = settings.data.tokenizer.as_deref();
+    if source.has_tokenizer() && settings.on_command_line("data.tokenizer") {
+        let message = format!("`{}` has a tokenizer, which is copied", source.dir.display());
+        let help = "leave --tokenizer out; files of another one can take its place in the directory that is written";
+        return Err(settings.error(&["data.tokenizer"], message, help).into());
+    }
+    let tokenizer = source.tokenizer_beside(asked)?;
     let mut own = tokenizer.as_ref().map(Tokenizer::files).unwrap_or_default();
+    if let Some(folder) = asked.filter(|_| !source.has_tokenizer()).and_then(tokenizers::folder) {
+        own.extend(templates::packed(&templates::of_directory(folder)?)?);
+    }
     companions::keep_tokenizer_of(&mut files, &own);
     if let Some(Tokenizer::Gpt2(gpt2)) = &tokenizer {
         own.extend(gpt2.files()?);

@@ -34,7 +34,7 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use tightrope_core::{Backend, Plan};
-use tightrope_data::{ChatTemplate, Tokenizer};
+use tightrope_data::{ChatTemplate, Tokenizer, held_out_split};
 use tightrope_nn::{Architecture, ModelConfig, Planned, Sampling, Trainer, TrainerConfig};
 
 use crate::block_on;
@@ -219,6 +219,16 @@ impl Loaded {
         if !data.validation.is_empty() && !self.settings.on_command_line("data.files") {
             data.files = std::mem::take(&mut data.validation);
         }
+        let mut notes = vec![];
+        let by_share = self.settings.is_said("data.holdout") && data.holdout < 1.0;
+        let by_split = self.settings.on_command_line("data.files") || !by_share;
+        if by_split
+            && !matches!(source.config, Architecture::Vit(_))
+            && let Some(split) = held_out_split(&data.files)?
+        {
+            notes.push(format!("of the folder's splits, `{}` is scored", split.name));
+            (data.files, data.holdout) = (split.files, 0.0);
+        }
         if data.holdout == 1.0 {
             // Splits leave something to train on, of which there is no need here.
             data.holdout = 0.0;
@@ -238,12 +248,14 @@ impl Loaded {
                 let classifies = Classifies::of_decoder(model);
                 let labelled = labelled(classifies, model.decoder.context, tokenizer)?;
                 tokens = Some(labelled.context());
+                notes.extend(labelled.cut_note());
                 Data::Labelled(Box::new(labelled))
             }
             (Architecture::Bert(model), tokenizer) => {
                 if let Some(classifies) = Classifies::of_encoder(model) {
                     let labelled = labelled(classifies, model.context, tokenizer)?;
                     tokens = Some(labelled.context());
+                    notes.extend(labelled.cut_note());
                     Data::Labelled(Box::new(labelled))
                 } else {
                     let texts = if data.files.is_empty() { source.own_texts()? } else { vec![] };
@@ -262,6 +274,7 @@ impl Loaded {
                             Conversations::open(&data, &read, tokenizer, context, model.vocab)?;
                         chats.refer_to_model(source)?;
                         tokens = Some(chats.context());
+                        notes.extend(chats.cut_notes());
                         Data::Chats(Box::new(chats))
                     }
                     None => Data::Text(Box::new(Text::open(&data, tokenizer, model.vocab, texts)?)),
@@ -307,7 +320,8 @@ impl Loaded {
             part => format!("the held-out {} %", (100.0 * part * 1e4).round() / 1e4),
         };
         let seq_len = trainer.config().model.seq_len();
-        Ok(Scored { evaluation, unit, data: format!("{part} of {origin}"), bits_per_byte, seq_len })
+        let data = format!("{part} of {origin}");
+        Ok(Scored { evaluation, unit, data, bits_per_byte, seq_len, notes })
     }
 }
 
@@ -332,6 +346,8 @@ pub struct Scored {
     pub bits_per_byte: Option<f64>,
     /// Sequence length.
     pub seq_len: usize,
+    /// Splits that were chosen, and rows that were cut or left out.
+    pub notes: Vec<String>,
 }
 
 /// What is asked of a [`Generator`].
@@ -370,7 +386,7 @@ impl Generator {
     /// tokens.
     ///
     /// # Errors
-    /// An empty prompt or one that the model doesn't know, and those of the device.
+    /// An empty prompt, one that is longer than the context or that the model doesn't know, and a device that fails.
     pub fn generate(
         &mut self,
         asked: &Asked<'_>,
@@ -435,6 +451,13 @@ impl Generator {
         let vocab = self.trainer.config().model.decoder().map_or(usize::MAX, |it| it.vocab());
         if let Some(&id) = prompt.iter().find(|&&id| id as usize >= vocab) {
             return Err(beyond_rows(&self.tokenizer, id, vocab, "the prompt"));
+        }
+        let (length, context) = (prompt.len(), self.trainer.config().decode);
+        if length > context {
+            return Err(Error::usage(
+                anyhow!("the prompt has {length} tokens, more than the context of {context}"),
+                "shorten the prompt, or raise --context",
+            ));
         }
         let sampling = Sampling { temperature, top_k, top_p, seed: self.seed, draw: 0 };
         let (trainer, tokenizer) = (&mut self.trainer, &self.tokenizer);

@@ -39,6 +39,8 @@ mod model;
 mod piped;
 mod planned;
 #[cfg(not(target_family = "wasm"))]
+mod read;
+#[cfg(not(target_family = "wasm"))]
 mod reference;
 mod rows;
 mod step;
@@ -56,8 +58,6 @@ use tightrope_data::ChatTemplate;
 use tightrope_data::{Checkpoint, ImageDataset, RowFormat, checkpoint};
 use tightrope_nn::{self as nn, Architecture, LearningRate, Model, ModelConfig, Trainer};
 
-#[cfg(not(target_family = "wasm"))]
-use crate::classifies::Classifies;
 use crate::devices;
 use crate::error::{Error, Help as _, Result};
 use crate::model::language;
@@ -66,17 +66,15 @@ use crate::run::{Batches, Every, Retention, directory};
 #[cfg(not(target_family = "wasm"))]
 use crate::settings::LIST;
 use crate::settings::{Origin, Settings, is_as_written, text_of};
-use crate::weights::source::{RUN_SETTINGS, is_checkpoint, is_run};
-use crate::weights::{Given, Places, Source, Start, teacher};
+use crate::weights::source::is_checkpoint;
+use crate::weights::{Given, Places, RUN_SETTINGS, Source, Start, is_run, teacher};
 use continues::OPS;
 use length::Length;
 use model::Described;
 pub(crate) use model::described;
 
 #[cfg(not(target_family = "wasm"))]
-pub(crate) use chats::template as chat_template;
-#[cfg(not(target_family = "wasm"))]
-pub use chats::{Conversations, First, Read};
+pub use chats::Conversations;
 #[cfg(not(target_family = "wasm"))]
 pub use context::Context;
 pub use corpus::{Text, windows};
@@ -88,6 +86,10 @@ pub use labelled::Labelled;
 #[cfg(not(target_family = "wasm"))]
 use piped::Piped;
 pub use planned::Planned;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use read::template as chat_template;
+#[cfg(not(target_family = "wasm"))]
+pub use read::{First, Read};
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use rows::beyond_rows;
 pub use step::{Step, complete};
@@ -318,9 +320,10 @@ impl Recipe {
             Architecture::Language(model) => {
                 let data = Self::text(&mut settings, model, &start, &mut brought, &mut notes)?;
                 #[cfg(not(target_family = "wasm"))]
-                let data = validation::validated(data, &settings, |settings| {
-                    Self::text(settings, model, &start, &mut Vec::new(), &mut notes)
-                })?;
+                let data =
+                    validation::validated(data, &settings, &mut notes, |settings, notes| {
+                        Self::text(settings, model, &start, &mut Vec::new(), notes)
+                    })?;
                 data
             }
             Architecture::Vit(model) => {
@@ -329,16 +332,11 @@ impl Recipe {
             }
             #[cfg(not(target_family = "wasm"))]
             Architecture::Classifier(of_decoder) => {
-                let vocab = of_decoder.decoder.vocab;
-                let asked = settings.data.tokenizer.as_deref();
-                let tokenizer = match &start {
-                    Start::Checkpoint(source) => source.own_tokenizer(asked)?,
-                    _ => corpus::tokenizer(&settings, vocab)?,
-                };
-                let classifies = Classifies::of_decoder(of_decoder);
-                let positions = of_decoder.decoder.context;
-                let read = (texts, tokenizer);
-                labelled::opened(&mut settings, (classifies, positions), read, &mut notes)?
+                let by = (of_decoder, &start);
+                let data = labelled::of_decoder(&mut settings, by, texts, &mut notes)?;
+                validation::validated(data, &settings, &mut notes, |settings, notes| {
+                    labelled::of_decoder(settings, by, None, notes)
+                })?
             }
             #[cfg(target_family = "wasm")]
             Architecture::Classifier(_) => {
@@ -351,10 +349,11 @@ impl Recipe {
                 let opened = (texts, &mut brought);
                 let data = encoder::data(&mut settings, model, &start, opened, &mut notes)?;
                 #[cfg(not(target_family = "wasm"))]
-                let data = validation::validated(data, &settings, |settings| {
-                    let opened = (None, &mut Vec::new());
-                    encoder::data(settings, model, &start, opened, &mut notes)
-                })?;
+                let data =
+                    validation::validated(data, &settings, &mut notes, |settings, notes| {
+                        let opened = (None, &mut Vec::new());
+                        encoder::data(settings, model, &start, opened, notes)
+                    })?;
                 data
             }
         };
@@ -372,6 +371,7 @@ impl Recipe {
         let recipe = Self::on_data(step, (settings, length), (start, strict), data)?;
         notes.extend(recipe.notes.iter().cloned());
         notes.extend(length::note_on_evaluations(&recipe.record));
+        notes.extend(step::note_on_adapters(&recipe.step.config)?);
         if let Start::Model(source) = &recipe.start {
             notes.extend(source.made_anew(&recipe.step.config)?);
             #[cfg(not(target_family = "wasm"))]
@@ -540,7 +540,7 @@ impl Recipe {
         #[cfg(not(target_family = "wasm"))]
         if let Some(read) = Read::of(settings, &tokenizer, start.source(), first)? {
             if first == First::Own {
-                chats::keeps_template(settings, read.template.as_ref(), &tokenizer)?;
+                read::keeps_template(settings, read.template.as_ref(), &tokenizer)?;
             }
             settings.data.format = Some(read.format);
             settings.data.train_on.get_or_insert_default();

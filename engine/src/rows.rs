@@ -23,7 +23,7 @@ use tightrope_nn::{Architecture, defaults};
 
 use crate::error::{Error, Help as _, Result};
 use crate::plain;
-use crate::recipe::{Context, First, Read, described};
+use crate::recipe::{Context, First, Read, Text, described};
 use crate::settings::Settings;
 use crate::units::plural;
 use crate::view::page::escaped;
@@ -115,6 +115,8 @@ impl Shown {
             (None, None) => Tokenizer::Byte,
         };
         let Some(read) = Read::of(settings, &tokenizer, source.as_ref(), First::Asked)? else {
+            // Files that have no text to train on say so.
+            Text::open(&settings.data, tokenizer, usize::MAX, vec![])?;
             return Err(Error::usage(
                 anyhow!("the files hold text, every token of which is trained on"),
                 "name files of conversations, or say with --format what their rows hold",
@@ -143,9 +145,14 @@ impl Shown {
         let rows = (0..most.saturating_mul(all.each()).min(all.len())).map(|index| {
             let number = all.number(index).unwrap_or_default();
             let tokens: Vec<_> = all.get(index).collect();
+            let ids: Vec<u32> = tokens.iter().map(|(id, _)| id.cast_unsigned()).collect();
+            let (mut before, mut end) = (String::new(), 0);
+            // A part's first space belongs to it only behind what is before it.
             let parts = tokens.chunk_by(|one, other| one.1 == other.1).map(|part| {
-                let ids: Vec<u32> = part.iter().map(|(id, _)| id.cast_unsigned()).collect();
-                let text = tokenizer.decode(&ids).help("give another --tokenizer")?;
+                end += part.len();
+                let all = tokenizer.decode(&ids[..end]).help("give another --tokenizer")?;
+                let text = all.strip_prefix(&before).unwrap_or(&all).to_owned();
+                before = all;
                 Ok((text, part[0].1))
             });
             Ok(ShownRow {

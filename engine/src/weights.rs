@@ -43,7 +43,17 @@ pub(crate) mod teacher;
 pub(crate) mod templates;
 pub mod tokenizer;
 
+use std::path::Path;
+
 pub use companions::Generation;
 pub use given::Given;
 pub use source::{Places, Source};
 pub use start::Start;
+
+/// The settings of a run, in its directory.
+pub const RUN_SETTINGS: &str = "run.toml";
+
+/// Returns `true` for the directory of a run.
+pub fn is_run(path: &Path) -> bool {
+    path.join(RUN_SETTINGS).exists() || path.join("checkpoints").exists()
+}

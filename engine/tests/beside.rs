@@ -93,5 +93,10 @@ fn a_directory_that_is_gone_is_said() {
     });
     let said = format!("{:?}", ended.unwrap_err());
     assert!(said.contains("was moved or removed") && said.contains("run-rescued"), "{said}");
-    assert!(dir.path().join("run-rescued/checkpoints/step-4/model.safetensors").is_file());
+    // On a busy machine the checkpoint of step 2 isn't written yet when its place is gone.
+    let rescued = |step: u64| {
+        let checkpoint = format!("run-rescued/checkpoints/step-{step}/model.safetensors");
+        dir.path().join(checkpoint).is_file()
+    };
+    assert!(rescued(2) || rescued(4), "{said}");
 }

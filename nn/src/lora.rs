@@ -202,6 +202,19 @@ impl Lora {
         self.check_saved(&matching, list)
     }
 
+    /// Entries of the rank and alpha patterns, of what is excluded and of the layers that no module of a model has: the settings, and the entries.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for what is no regular expression.
+    pub fn unmatched(&self, list: &[Parameter]) -> Result<Vec<(&'static str, String)>> {
+        let matching = Matching::of(self)?;
+        let all: Vec<&str> = modules(list).map(|module| module.name).collect();
+        let adapted =
+            modules(list).filter(|it| matching.is_adapted(it.name, it.kind != Kind::Linear));
+        let adapted: Vec<&str> = adapted.map(|module| module.name).collect();
+        Ok(matching.unmatched(&all, &adapted))
+    }
+
     /// Checks that each target is a linear layer's name.
     fn check_names(&self, matching: &Matching<'_>, list: &[Parameter]) -> Result<()> {
         let mut known = vec![];
@@ -264,7 +277,8 @@ impl Lora {
             })?;
         }
         ensure(found, KEY, || {
-            format!("the model has no module called {}", self.variant.saved.join(", "))
+            let tied = if is_untied(list) { "" } else { ", whose head is its embedding" };
+            format!("the model{tied} has no module called {}", self.variant.saved.join(", "))
         })?;
         if self.variant.bias != Biases::LoraOnly {
             return Ok(());
@@ -508,6 +522,29 @@ mod tests {
         assert_eq!(found[1], "base_model.model.model.layers.0.self_attn.v_proj.lora_A.weight");
         assert_eq!(found.len(), 2 * layers);
         assert_eq!(names("llama-tiny", &[ALL_LINEAR]).len(), 7 * layers);
+    }
+
+    #[test]
+    fn entries_that_are_of_no_layer_are_named() {
+        let list = parameters(&preset("tiny").unwrap());
+        let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let mut lora = lora(&["c_attn", "c_fc"]);
+        lora.variant = Variant {
+            ranks: [("c_attn".to_owned(), 2), ("c_atn".to_owned(), 2)].into(),
+            alphas: [("^c_fc".to_owned(), 1.0), (r"h\.0\.mlp\.c_fc".to_owned(), 1.0)].into(),
+            exclude: named(&["nope", "c_proj"]),
+            layers: Some(vec![0, 99]),
+            ..Variant::default()
+        };
+        let found = lora.unmatched(&list).unwrap();
+        let expected = [
+            ("lora.rank_pattern", "c_atn"),
+            ("lora.alpha_pattern", "^c_fc"),
+            ("lora.exclude", "nope"),
+            ("lora.layers", "99"),
+        ];
+        let found: Vec<_> = found.iter().map(|(key, entry)| (*key, entry.as_str())).collect();
+        assert_eq!(found, expected);
     }
 
     #[test]

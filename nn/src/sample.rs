@@ -87,8 +87,9 @@ pub struct SampleTokens<'a> {
     pub ends: &'a [u32],
 }
 
-/// Continues `prompt` by at most `count` tokens and hands each to `show`, which says whether to go on. Once
-/// the cache is full, the later half of the text is read again and goes on from there. Returns the new tokens.
+/// Continues `prompt` by at most `count` tokens and hands each to `show`, which says whether to go on. A prompt that is longer than
+/// the cache is read from where the rest fills it. Once the cache is full, the later half of the text is read again and goes on
+/// from there. Returns the new tokens.
 ///
 /// # Errors
 /// An empty prompt, one outside the model's vocabulary, and those of the device.
@@ -103,11 +104,11 @@ pub async fn generate<E: From<SampleError>>(
     let capacity = trainer.config().decode;
     let mut text = prompt.to_vec();
     // Text from here on is in the cache, or about to be.
-    let mut start = text.len() - kept(text.len(), capacity);
+    let mut start = text.len().saturating_sub(capacity);
     let mut position = 0;
     while text.len() - prompt.len() < count {
         if text.len() - start > capacity {
-            start = text.len() - kept(capacity, capacity);
+            start = text.len() - (capacity / 2).max(1);
             position = 0;
         }
         let (&last, before) =
@@ -134,12 +135,6 @@ pub async fn generate<E: From<SampleError>>(
         }
     }
     Ok(text.split_off(prompt.len()))
-}
-
-/// Tokens of a text of `length` that are read before the first new one: all that leave room for it, else
-/// half of what the cache holds.
-fn kept(length: usize, capacity: usize) -> usize {
-    if length < capacity { length } else { (capacity / 2).max(1) }
 }
 
 #[cfg(test)]

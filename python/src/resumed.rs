@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tightrope::Result;
 use tightrope::data::Checkpoint;
 use tightrope::data::checkpoint::{Skipped, latest_complete, list};
-use tightrope::weights::source::RUN_SETTINGS;
+use tightrope::weights::RUN_SETTINGS;
 
 /// A run or a checkpoint that a trainer goes on from.
 pub struct Resumed {

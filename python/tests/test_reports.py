@@ -289,6 +289,19 @@ def test_a_gradient_that_is_none_of_the_selected_branch_is_refused_by_name():
     np.testing.assert_allclose(gradient(safe, [100.0, -1.0])[1], [[1.0, np.exp(-1.0)]], rtol=1e-6)
 
 
+def test_a_mask_is_not_the_first_output_that_is_not_finite():
+    """pytorch 31829, 41508: negative infinity of a mask is meant; the root of a negative number behind it isn't."""
+    mask = np.array([0, -INF], np.float32)
+
+    def by_mask(x):
+        return tr.where(np.array([True, False]), x, -INF)
+
+    for masked in (by_mask, lambda x: x + mask):
+        function = lambda x: tr.sqrt(tr.softmax(masked(x)) - 1)  # noqa: E731, B023
+        with pytest.raises(tr.Error, match="the first output that isn't finite is `sqrt"):
+            gradient(function, [1.0, 2.0])
+
+
 def test_the_extreme_is_one_of_the_elements():
     """Also of equal ones and of infinities."""
     rows = np.array([[0.1, 0.1, 0.1], [-INF, -INF, -INF], [INF, 1.0, INF], [0.7, -0.3, 0.2]], np.float32)

@@ -107,6 +107,17 @@ def test_weights_to_begin_with_that_do_not_fit_are_refused(tmp_path):
         curve(init=tmp_path / "none.safetensors")
 
 
+def test_a_shared_tensor_has_each_of_its_names(tmp_path):
+    """pytorch 188346: a state dict holds a shared tensor under every name, and a model one of them."""
+    given = state()
+    both = {**given, "head.weight": given["up.weight"]}
+    write_safetensors(tmp_path / "model.safetensors", both)
+    for init in (both, tmp_path / "model.safetensors"):
+        same(curve(init=init), given, 0)
+    with pytest.raises(tr.WeightError, match="has no `head.weight`"):
+        curve(init={**given, "head.weight": given["up.weight"].copy()})
+
+
 def test_a_weight_is_set():
     trainer = curve()
     values = np.arange(15.0).reshape(5, 3)

@@ -13,6 +13,11 @@ def array(name: str, value: Any) -> np.ndarray[Any, Any]:
     Raises:
         TypeError: what isn't an array of numbers, or hides some of them.
     """
+    if hasattr(value, "detach") and hasattr(value, "cpu"):
+        # PyTorch exports neither tensors with gradients, nor those on a GPU, nor bfloat16.
+        value = value.detach().cpu()
+        if str(value.dtype) == "torch.bfloat16":
+            value = value.float()
     try:
         if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
             found: np.ndarray[Any, Any] = np.from_dlpack(value)

@@ -95,9 +95,6 @@ def fitting(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray[Any, An
         WeightError: another shape, or a number that isn't a finite float32, with its place.
         TypeError: no array of numbers.
     """
-    if hasattr(value, "detach") and hasattr(value, "cpu"):
-        # PyTorch exports neither tensors with gradients, nor those on a GPU, nor bfloat16.
-        value = value.detach().cpu().float()
     found = array(name, value)
     if found.shape != shape:
         raise WeightError(f"`{name}` has shape {shape}, and the array given has shape {found.shape}")
@@ -127,15 +124,37 @@ def initial(init: Init) -> State:
 def given(init: Init, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[tuple[int, ...], np.ndarray[Any, Any]]]:
     """Weights of a model with these names and shapes, as the engine takes them: shape and flat float32 by name.
 
+    A tensor that modules share has each of their names in a state dict, and may have any one in the model.
+
     Raises:
         WeightError: missing or unexpected names, an array of another shape, or a number that isn't finite.
         Error: no file there, or a broken one.
     """
-    state = initial(init)
+    state = _own_names(initial(init), shapes, _address if isinstance(init, Mapping) else _content)
     missing, unexpected = [name for name in shapes if name not in state], [str(name) for name in state if name not in shapes]
     if missing or unexpected:
         raise _other_model(missing, unexpected)
     return {name: (shape, fitting(name, state[name], shape)) for name, shape in shapes.items()}
+
+
+def _own_names(state: State, shapes: Mapping[str, tuple[int, ...]], place: Callable[[Any], Any]) -> State:
+    """The state dict without second names of tensors that the model knows by another."""
+    known = {place(values) for name, values in state.items() if name in shapes}
+    return {name: values for name, values in state.items() if name in shapes or place(values) not in known}
+
+
+def _address(values: Any) -> tuple[Any, ...]:
+    """Address, shape and strides of the elements of a PyTorch tensor or a NumPy array; of anything else, its own."""
+    if hasattr(values, "data_ptr") and hasattr(values, "stride"):
+        return values.data_ptr(), tuple(values.shape), tuple(values.stride())
+    if isinstance(values, np.ndarray):
+        return values.__array_interface__["data"][0], values.shape, values.strides
+    return (id(values),)
+
+
+def _content(values: np.ndarray[Any, Any]) -> tuple[Any, ...]:
+    """Shape and elements of an array of a file, which holds a shared tensor under each of its names."""
+    return values.shape, values.tobytes()
 
 
 def _other_model(missing: list[str], unexpected: list[str], help: str = "") -> WeightError:

@@ -42,7 +42,11 @@ pub fn run(args: &Eval) -> Result<(), Failure> {
     if !args.predict.is_empty() {
         return classes(&loaded.classify_texts(device, &args.predict)?, &dir, args.json);
     }
-    let Scored { evaluation, unit, data, bits_per_byte, seq_len } = loaded.evaluate(device)?;
+    let scored = loaded.evaluate(device)?;
+    let Scored { evaluation, unit, data, bits_per_byte, seq_len, notes } = scored;
+    for note in notes {
+        output::note(&format!("note: {note}"));
+    }
     if unit != Unit::TOKEN {
         if args.json {
             let mut object = json!({ "loss": evaluation.loss, "data": data, "model": dir });

@@ -115,6 +115,19 @@ fn the_best_checkpoint_is_kept_and_named_and_the_rest_is_as_without_it() {
     assert_eq!(saved(&dir.path().join("few")), [2]);
 }
 
+/// The checkpoint that a run goes on from was deleted for a worse one, since its evaluation wasn't known.
+#[test]
+fn a_run_that_is_to_keep_its_best_from_now_on_evaluates_where_it_is() {
+    let dir = noise();
+    ok(dir.path(), &format!("{NOISE} --keep 1 --out a"));
+    let worse = ok(dir.path(), "train --resume a --steps 64 --keep-best --set train.lr=0.5 --json");
+    let best = json(&worse)["best"].clone();
+    assert_eq!(best["step"], 60, "{best}");
+    assert_eq!(saved(&dir.path().join("a")), [60, 64]);
+    let scored = json(&ok(dir.path(), "eval a --best --json"));
+    assert_eq!(scored["loss"], best["heldout_loss"]);
+}
+
 #[test]
 fn a_run_that_learns_no_more_ends_and_goes_on_when_asked() {
     let dir = noise();

@@ -207,6 +207,27 @@ fn a_models_own_template_and_tokenizer_are_used() {
     );
     let (_, message) = refused(dir.path(), &format!("{words} --out none"));
     assert!(message.contains("no chat template"), "{message}");
+    // The template of `--tokenizer` comes before the model's, which is taken for a tokenizer without one.
+    fs::create_dir(dir.path().join("other")).unwrap();
+    let copy = |from: &str, to: &str| {
+        fs::copy(dir.path().join(from), dir.path().join(to)).unwrap();
+    };
+    copy("m/tokenizer.json", "other/tokenizer.json");
+    write(
+        &dir,
+        "other/chat_template.jinja",
+        "{% for m in messages %}[{{ m.content }}]{% endfor %}",
+    );
+    let shown = "data show chats.jsonl --init m --tokenizer other --rows 1 --train-on all";
+    let text = stdout(&ok(dir.path(), shown));
+    assert!(text.contains("[⟦0?][a]⟧"), "{text}");
+    fs::remove_file(dir.path().join("other/chat_template.jinja")).unwrap();
+    copy("a/checkpoints/step-1/chat_template.jinja", "m/chat_template.jinja");
+    let text = stdout(&ok(dir.path(), shown));
+    assert!(text.contains("|im_start|>user"), "{text}");
+    fs::remove_file(dir.path().join("m/chat_template.jinja")).unwrap();
+    let (code, message) = refused(dir.path(), "export m again --tokenizer other");
+    assert!(code == 2 && message.contains("`m` has a tokenizer, which is copied"), "{message}");
     let file = dir.path().join("m/tokenizer_config.json");
     let mut config: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     // A template whose prefixes tell the turns, and that asks for the day.

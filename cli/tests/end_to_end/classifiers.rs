@@ -156,3 +156,25 @@ fn the_head_is_trained_whole_beside_adapters_as_peft_does() {
         value!(["LlamaForSequenceClassification"])
     );
 }
+
+/// A labelled folder's split for validation was passed over.
+#[test]
+fn labelled_rows_are_evaluated_on_others() {
+    let dir = folder();
+    fs::create_dir(dir.path().join("rows")).unwrap();
+    let rows = fs::read_to_string(dir.path().join("rows.jsonl")).unwrap();
+    let lines: Vec<&str> = rows.lines().collect();
+    for (name, lines) in [("train", &lines[..60]), ("validation", &lines[60..])] {
+        fs::write(dir.path().join(format!("rows/{name}.jsonl")), lines.join("\n")).unwrap();
+    }
+    let words = format!("train --init base --set model.classes=2 {QUICK} --steps 4 --json");
+    let trained = json(&ok(dir.path(), &format!("{words} --data rows --out a")));
+    assert_eq!(trained["heldout_tokens"], 20, "{trained}");
+    let named =
+        format!("{words} --data rows/train.jsonl --validation rows/validation.jsonl --out b");
+    let named = json(&ok(dir.path(), &named));
+    assert_eq!(named["heldout_loss"], trained["heldout_loss"]);
+    for words in ["eval a --json", "eval a --data rows --json"] {
+        assert_eq!(json(&ok(dir.path(), words))["loss"], trained["heldout_loss"], "{words}");
+    }
+}

@@ -154,6 +154,8 @@ fn adapters_of_peft_are_trained_on_and_saved_as_they_came() {
         let again =
             loss(format!("eval {base} --data text.txt --lora-init {} --json", saved.display()));
         assert!((again - continued).abs() < 1e-5, "{family}: {again} and {continued}");
+        let of_run = loss(format!("eval {base} --data text.txt --lora-init a --json"));
+        assert_eq!(of_run, again, "{family}");
         // The adapters that a run began with may go.
         let copy = dir.path().join("copy");
         fs::create_dir(&copy).unwrap();
@@ -165,6 +167,19 @@ fn adapters_of_peft_are_trained_on_and_saved_as_they_came() {
         fs::remove_dir_all(&copy).unwrap();
         ok(dir.path(), "train --resume b --steps 3");
         ok(dir.path(), "eval b");
+        // Their dropout is trained with, unless another is asked for.
+        let mut config = described(&peft);
+        config["lora_dropout"] = 0.5.into();
+        fs::create_dir(&copy).unwrap();
+        fs::write(copy.join("adapter_config.json"), config.to_string()).unwrap();
+        let file = "adapter_model.safetensors";
+        fs::copy(peft.join(file), copy.join(file)).unwrap();
+        for (more, dropout) in [("", 0.5), ("--set lora.dropout=0.0", 0.0)] {
+            let out = format!("dropped-{dropout}");
+            ok(dir.path(), &format!("train {words} --out {out} {more}").replace("--out b", ""));
+            let saved = dir.path().join(out).join("checkpoints/step-2");
+            assert_eq!(described(&saved)["lora_dropout"], dropout, "{family}");
+        }
         // Its own adapters are what a run goes on with.
         let other = peft.display();
         for words in [

@@ -54,6 +54,20 @@ fn generation_repeats_and_obeys_its_flags() {
     assert_eq!(object["tokens"], 100);
     let shown = stdout(&ok(dir.path(), "generate a --prompt 12 --max-tokens 40"));
     assert_eq!(shown, format!("12{of_run}\n"));
+    // A prompt that fills the context is read whole; a longer one isn't cut.
+    let prompt = "0123456789012345";
+    let words = "--preset llama-tiny --layers 1 --channels 32 --context 32 --data text.txt --steps 8 --lr 1e-2 --threads 1";
+    ok(dir.path(), &format!("train {words} --device cpu --out longer"));
+    let first = |context: usize| {
+        text(&format!(
+            "longer --prompt {prompt} --context {context} --max-tokens 1 --temperature 0"
+        ))
+    };
+    assert_eq!(first(16), first(32));
+    let words = format!("generate longer --prompt {prompt} --context 15");
+    let (code, message) = refused(dir.path(), &words);
+    assert_eq!(code, 2, "{message}");
+    assert!(message.contains("the prompt has 16 tokens, more than the context of 15"), "{message}");
     let (code, message) = refused(dir.path(), "generate a --tokenizer nowhere.json");
     assert_eq!(code, 1, "{message}");
 }

@@ -4,14 +4,15 @@
 //! or the host. The end of the look puts the copies back. So a step can be replayed to see where it went wrong, and weights, sums of
 //! gradients, counters and the loss scale stay what they were, bit for bit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::slice;
 use std::sync::Arc;
 
 use super::{Session, SessionError};
 use crate::cancel::Cancel;
+use crate::expr::Expr;
 use crate::graph::{Class, Graph, Life, Node, Tensor};
-use crate::ops::{Direction, Rule};
+use crate::ops::{Direction, Op, Rule};
 use crate::plan::offload::pieces;
 use crate::plan::{Event, Plan};
 
@@ -94,7 +95,7 @@ impl Session {
     }
 
     /// Replays the program at `index` op by op, up to the op that makes `last` if one does, and names the first whose output isn't
-    /// finite; `None` if all are. It is a look, so persistent tensors don't change. Slow: for explaining a run that went wrong.
+    /// finite; `None` if all are. Negative infinity of a mask, which is in a formula or in what an op reads, is passed over. It is a look, so persistent tensors don't change. Slow: for explaining a run that went wrong.
     ///
     /// # Errors
     /// As [`Session::run`] and [`Session::read`].
@@ -125,7 +126,7 @@ impl Session {
         let nodes = &nodes[..end.map_or(nodes.len(), |end| end + 1)];
         // Other ranks wait for this one's part in every collective.
         let to_the_end = nodes.iter().any(|node| node.op.collective().is_some());
-        let mut found = None;
+        let (mut found, mut masked) = (None, BTreeSet::new());
         for (step, node) in nodes.iter().enumerate() {
             self.keep_written(&plan.graph, slice::from_ref(node)).await?;
             let made = node.op.collective().is_some() && self.linked;
@@ -138,7 +139,7 @@ impl Session {
                 None => self.backend.run(index, step..step + 1, &Cancel::default())?,
             }
             if found.is_none() {
-                found = self.non_finite_output(&plan, node).await?;
+                found = self.non_finite_output(&plan, node, &mut masked).await?;
             }
             if found.is_some() && !to_the_end {
                 break;
@@ -147,23 +148,62 @@ impl Session {
         Ok(found)
     }
 
-    /// The first element of a node's outputs that isn't finite.
+    /// The first element of a node's outputs that isn't finite. An output with negative infinity alone, that comes of a mask, is added to
+    /// `masked`.
     async fn non_finite_output(
         &mut self,
         plan: &Plan,
         node: &Node,
+        masked: &mut BTreeSet<Tensor>,
     ) -> Result<Option<NonFinite>, SessionError> {
-        for &tensor in node.outputs.iter().filter(|&&t| plan.graph.dtype(t).is_float()) {
-            let Some((offset, bytes)) = plan.range(tensor) else { continue };
-            let bytes = self.read_places(&[(false, offset..offset + bytes)]).await?;
-            let values = plan.graph.dtype(tensor).values(&bytes);
-            if let Some(element) = values.iter().position(|value| !value.is_finite()) {
-                let (op, tensor) =
-                    (node.op.name().to_owned(), plan.graph.info(tensor).name.clone());
-                return Ok(Some(NonFinite { op, tensor, element }));
+        for &tensor in &node.outputs {
+            let Some(values) = self.floats(plan, tensor).await? else { continue };
+            let Some(element) = values.iter().position(|value| !value.is_finite()) else {
+                continue;
+            };
+            let wrong = |value: &f32| !value.is_finite() && *value != f32::NEG_INFINITY;
+            if !values.iter().any(wrong) && self.reads_mask(plan, node, masked).await? {
+                masked.insert(tensor);
+                continue;
             }
+            let (op, tensor) = (node.op.name().to_owned(), plan.graph.info(tensor).name.clone());
+            return Ok(Some(NonFinite { op, tensor, element }));
         }
         Ok(None)
+    }
+
+    /// Returns `true` if negative infinity is in a node's formulas or in what it reads: in tensors of the program that are `masked`, or
+    /// that were there before.
+    async fn reads_mask(
+        &mut self,
+        plan: &Plan,
+        node: &Node,
+        masked: &BTreeSet<Tensor>,
+    ) -> Result<bool, SessionError> {
+        if matches!(&node.op, Op::Map(map) if map.formulas.iter().any(Expr::masks)) {
+            return Ok(true);
+        }
+        for &tensor in &node.inputs {
+            let lasts = plan.graph.info(plan.graph.storage(tensor)).life == Life::Persistent;
+            let values = if lasts { self.floats(plan, tensor).await? } else { None };
+            let is_mask = values.is_some_and(|values| values.contains(&f32::NEG_INFINITY));
+            if is_mask || masked.contains(&tensor) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Elements of a tensor of floats that has a place of its own.
+    async fn floats(
+        &mut self,
+        plan: &Plan,
+        tensor: Tensor,
+    ) -> Result<Option<Vec<f32>>, SessionError> {
+        let range = plan.range(tensor).filter(|_| plan.graph.dtype(tensor).is_float());
+        let Some((offset, bytes)) = range else { return Ok(None) };
+        let bytes = self.read_places(&[(false, offset..offset + bytes)]).await?;
+        Ok(Some(plan.graph.dtype(tensor).values(&bytes)))
     }
 }
 

@@ -61,9 +61,7 @@ pub(crate) fn column(
     let columns = table.columns()?;
     let index = columns.iter().position(|column| column == key).ok_or_else(|| {
         let has = columns.join("`, `");
-        let problem = format!(
-            "it has no column `{key}`, and has `{has}`; name one with --text-key, or train on its characters under the name .txt"
-        );
+        let problem = format!("it has no column `{key}`, and has `{has}`");
         Error::Column { name: name.to_owned(), problem }
     })?;
     table.records(&mut |_, record| {
@@ -127,7 +125,7 @@ impl Table<'_> {
                 format!("line {line} isn't UTF-8; convert the file (iconv -t UTF-8)")
             }
             ErrorKind::UnequalLengths { expected_len, len, .. } => format!(
-                "line {line} has {len} values, and the first line names {expected_len} columns; put values with separators in quotes"
+                "line {line} and the first line differ in their number of values, {len} and {expected_len}; put values with separators in quotes"
             ),
             _ => format!("it can't be read ({error})"),
         };
@@ -163,8 +161,11 @@ mod tests {
     #[test]
     fn what_is_no_table_is_refused_with_its_line() {
         for (text, problem) in [
-            ("a,b\n1,2\n1,2,3\n", "line 3 has 3 values, and the first line names 2 columns"),
-            ("a,b\n1\n", "line 2 has 1 values"),
+            (
+                "a,b\n1,2\n1,2,3\n",
+                "line 3 and the first line differ in their number of values, 3 and 2",
+            ),
+            ("a,b\n1\n", "number of values, 1 and 2"),
             ("a,b,a\n1,2,3\n", "names the column `a` twice"),
         ] {
             let error = read(text).unwrap_err().to_string();

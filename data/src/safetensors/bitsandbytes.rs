@@ -2,7 +2,7 @@
 //!
 //! | of a weight `w` (out, in) | holds |
 //! |---|---|
-//! | `w`, U8 | two codes of 4 bits a byte, the first in the upper half |
+//! | `w`, U8, or the bytes as floats | two codes of 4 bits a byte, the first in the upper half |
 //! | `w.quant_map`, f32 (16) | the numbers that codes stand for, as parts of a block's scale |
 //! | `w.absmax` | the scale of each block: f32, or U8 codes of `w.nested_quant_map` (256) with the scales `w.nested_absmax` |
 //! | `w.quant_state.bitsandbytes__nf4` or `fp4` | JSON: block sizes, shape, dtype, and what's added to nested scales |
@@ -35,6 +35,8 @@ pub(super) enum Quantized {
     Four(State),
     /// Its extents.
     Eight(Vec<usize>),
+    /// The transpose of one, which it's read as: its extents, and what is stored.
+    Transposed(Vec<usize>, Box<Quantized>),
 }
 
 /// Quantized weights by name, and the names of all that belongs to them.
@@ -119,9 +121,10 @@ fn check_four<'a>(
     let elements = elements.filter(|&all| all > 0).ok_or("its shape is empty or too large")?;
     let blocks = elements.div_ceil(state.blocksize.max(1));
     let codes = of("")?;
-    if codes.dtype != "U8" || codes.bytes.len() != elements.div_ceil(2) {
+    let is_storage = ["U8", "BF16", "F16", "F32"].contains(&codes.dtype);
+    if !is_storage || codes.bytes.len() != elements.div_ceil(2) {
         return Err(format!(
-            "its codes are {} of {}, which aren't two a byte of shape {:?}",
+            "its codes are {} bytes of {}, which aren't two a byte of shape {:?}",
             codes.bytes.len(),
             codes.dtype,
             state.shape
@@ -152,11 +155,17 @@ fn check_four<'a>(
 }
 
 impl Quantized {
+    /// The transpose of a matrix.
+    pub fn transposed(self) -> Self {
+        let shape = self.shape().iter().rev().copied().collect();
+        Self::Transposed(shape, Box::new(self))
+    }
+
     /// Extents of the weight.
     pub fn shape(&self) -> &[usize] {
         match self {
             Self::Four(state) => &state.shape,
-            Self::Eight(shape) => shape,
+            Self::Eight(shape) | Self::Transposed(shape, _) => shape,
         }
     }
 
@@ -169,6 +178,7 @@ impl Quantized {
                 _ => "F32",
             },
             Self::Eight(_) => "F32",
+            Self::Transposed(_, stored) => stored.dtype(),
         }
     }
 
@@ -191,6 +201,7 @@ impl Quantized {
                 };
                 Packed { how: self, scales: bytes(".absmax")?, map: bytes(".quant_map")?, nested }
             }
+            Self::Transposed(_, stored) => Packed { how: self, ..stored.packed(weight, get)? },
         })
     }
 }
@@ -213,6 +224,12 @@ impl Packed<'_> {
                 codes.iter().enumerate().map(value).collect()
             }
             Quantized::Four(state) => self.of_four_bits(state, codes),
+            Quantized::Transposed(shape, stored) => {
+                let values = Self { how: stored, ..*self }.values(codes);
+                let [rows, columns] = [0, 1].map(|axis| shape.get(axis).copied().unwrap_or(1));
+                let places = (0..rows).flat_map(|row| (0..columns).map(move |it| it * rows + row));
+                places.map(|place| values[place]).collect()
+            }
         }
     }
 

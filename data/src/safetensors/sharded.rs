@@ -143,6 +143,16 @@ impl Weights {
         !self.quantized.is_empty()
     }
 
+    /// With the transposes of the quantized matrices whose names `is` picks: bitsandbytes stores those of GPT-2's `Conv1D` as (out, in).
+    pub fn transposing(mut self, is: impl Fn(&str) -> bool) -> Self {
+        let transpose = |(name, found): (String, Quantized)| {
+            let found = if is(&name) { found.transposed() } else { found };
+            (name, found)
+        };
+        self.quantized = self.quantized.into_iter().map(transpose).collect();
+        self
+    }
+
     /// The tensor called `name`.
     pub fn get(&self, name: &str) -> Option<TensorView<'_>> {
         let (name, place) = self.places.get_key_value(name)?;

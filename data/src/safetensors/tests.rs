@@ -346,6 +346,50 @@ fn weights_of_bitsandbytes_are_what_it_dequantizes_them_to() {
 }
 
 #[test]
+fn quantized_matrices_are_transposed_where_that_is_asked_for() {
+    let is = |name: &str| name.ends_with("down_proj.weight");
+    for form in ["nf4", "int8"] {
+        let stored = Weights::open(quantized(form)).unwrap();
+        let read = Weights::open(quantized(form)).unwrap().transposing(is);
+        for name in stored.names() {
+            let [(shape, values), (turned, found)] =
+                [&stored, &read].map(|weights| weights.require(name).unwrap().to_values().unwrap());
+            if !is(name) {
+                assert!(shape == turned && values == found, "{form}, {name}");
+                continue;
+            }
+            let [rows, columns] = shape[..] else { panic!("{name} is no matrix") };
+            assert_eq!(turned, [columns, rows]);
+            let same = |at: usize| values[at] == found[at % columns * rows + at / columns];
+            assert!(rows != columns && (0..values.len()).all(same), "{form}, {name}");
+        }
+    }
+}
+
+/// `bnb_4bit_quant_storage` has the bytes of codes stored as floats.
+#[test]
+fn codes_are_read_in_every_type_that_they_are_stored_in() {
+    const DOWN: &str = "model.layers.0.mlp.down_proj.weight";
+    let source = SafeTensors::open(quantized("nf4").join("model.safetensors")).unwrap();
+    let expected = Weights::open(quantized("nf4")).unwrap();
+    let expected = expected.require(DOWN).unwrap().to_values().unwrap();
+    for dtype in [DType::BF16, DType::F16, DType::F32] {
+        let tensors = source.tensors().map(|view| match view.name == DOWN {
+            true => {
+                let ty = Type::new(dtype, vec![view.bytes.len() / dtype.size(), 1]);
+                Tensor::new(view.name, ty, view.bytes)
+            }
+            false => Tensor::new(view.name, view.ty().unwrap(), view.bytes),
+        });
+        let folder = tempdir().unwrap();
+        let file = folder.path().join("model.safetensors");
+        write(&file, tensors, source.metadata()).unwrap();
+        let found = Weights::open(&file).unwrap();
+        assert!(found.require(DOWN).unwrap().to_values().unwrap() == expected, "{dtype:?}");
+    }
+}
+
+#[test]
 fn parts_of_quantized_weights_that_are_missing_or_do_not_fit_are_refused() {
     const DOWN: &str = "model.layers.0.mlp.down_proj";
     for (form, part, shortened, words) in [

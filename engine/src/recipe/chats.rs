@@ -6,15 +6,16 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use tightrope_data::{
     BucketCount, ChatTemplate, Chats, ChatsConfig, Checkpoint, Counts, DataState, Loader, RowBatch,
-    RowFormat, Rows, Sequences, Source, TemplateFiles, Tokenizer, TrainOn, row_format,
+    RowFormat, Rows, Sequences, Source, Tokenizer,
 };
 use tightrope_nn::{Done, TrainerConfig, defaults};
 
 use super::context::{Context, longest};
+use super::read::Read;
 use super::reference::Reference;
 use super::rows;
 use crate::error::{Error, Help as _, Result};
-use crate::run::{Batches, Epoch, HeldOut, Question, Samples, changed};
+use crate::run::{Batches, Epoch, HeldOut, Question, Samples};
 use crate::settings::{self, Settings};
 use crate::units::{human_count, plural};
 use crate::weights::source::Source as Weights;
@@ -24,151 +25,6 @@ use crate::weights::templates;
 const MUCH: f64 = 0.25;
 /// A layout is named if it leaves at most this part of the padding.
 const BETTER: f64 = 0.8;
-
-/// What is decided of conversations before they are read.
-pub struct Read {
-    /// What a row holds.
-    pub format: RowFormat,
-    /// Writes messages as text.
-    pub template: Option<ChatTemplate>,
-    /// What there is to tell.
-    pub notes: Vec<String>,
-}
-
-/// Whose template goes first where a checkpoint holds the one that it was trained by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum First {
-    /// The one that the settings name: a new run's.
-    Asked,
-    /// The one that was named in words, and else the checkpoint's.
-    Said,
-    /// The checkpoint's: that of a run that goes on.
-    Own,
-}
-
-impl Read {
-    /// How the files that the settings name are read as conversations; `None` where they are texts or token ids. `model` is where
-    /// the weights come from.
-    ///
-    /// # Errors
-    /// Files whose format can't be told, and a template that isn't there or is malformed.
-    pub fn of(
-        settings: &Settings,
-        tokenizer: &Tokenizer,
-        model: Option<&Weights>,
-        first: First,
-    ) -> Result<Option<Self>> {
-        let data = &settings.data;
-        let format =
-            row_format(&data.files, data.format.unwrap_or_default(), data.text_key.as_deref())?;
-        let preferences = format == RowFormat::Preference;
-        if !preferences && settings.on_command_line("train.dpo_beta") {
-            let message = format!(
-                "`train.dpo_beta` is for rows of preferences, and the data is read as {}",
-                format.name()
-            );
-            let help =
-                "leave it out, or name files whose rows have `chosen` and `rejected` answers";
-            return Err(settings.error(&["train.dpo_beta"], message, help).into());
-        }
-        if preferences && data.packing {
-            let message = "`data.packing` puts several rows into a sequence, and a pair of preferences is two sequences";
-            let help = "leave --packing out";
-            return Err(settings.error(&["data.packing"], message.to_owned(), help).into());
-        }
-        // A run that goes on has lengths of its own, which say nothing against what is changed.
-        let new = first == First::Asked;
-        let buckets = new && data.buckets.is_some_and(|count| count != BucketCount::ONE);
-        if data.packing && buckets {
-            let message = "`data.packing` fills sequences with several rows, and `data.buckets` pads each to one of several lengths";
-            let help = "leave one of --packing and --buckets out";
-            let keys = ["data.packing", "data.buckets"];
-            return Err(settings.error(&keys, message.to_owned(), help).into());
-        }
-        if format == RowFormat::Text {
-            if buckets {
-                let message = "`data.buckets` is for rows of several lengths, and the data is text, which fills every sequence";
-                let help = "leave --buckets out, or say with --format what rows hold";
-                return Err(settings.error(&["data.buckets"], message.to_owned(), help).into());
-            }
-            if data.packing {
-                return Err(Error::usage(
-                    anyhow!(
-                        "`data.packing` puts several conversations into a sequence, and the data is text, which fills every sequence"
-                    ),
-                    "leave --packing out, or say with --format what rows hold",
-                ));
-            }
-            return Ok(None);
-        }
-        if format == RowFormat::Labelled {
-            let message = "the rows are texts with labels, and the model continues text";
-            let help = "choose an encoder to classify them, such as --preset bert-base or --init on one; or train on \
-                        their text with --format text";
-            return Err(settings.error(&["data.format"], message.to_owned(), help).into());
-        }
-        let mut notes = Vec::new();
-        let mut template = template(settings, tokenizer, model, first)?;
-        if template.is_none() && format == RowFormat::Alpaca {
-            template =
-                ChatTemplate::find(Some("alpaca"), &TemplateFiles::default(), tokenizer, None)?;
-            let note = "the model has no chat template: rows are written by the template `alpaca`";
-            notes.push(note.to_owned());
-        }
-        let turns = matches!(format, RowFormat::Messages | RowFormat::ShareGpt | RowFormat::Alpaca);
-        let by_turns = turns && data.train_on.unwrap_or_default() == TrainOn::Assistant;
-        if by_turns && template.as_ref().is_some_and(ChatTemplate::has_training) {
-            let note = "conversations are written by a training template, with the text of TRL's, in place of the model's own: it marks the assistant's turns and \
-                        writes each in the same way whatever follows";
-            notes.push(note.to_owned());
-        }
-        Ok(Some(Self { format, template, notes }))
-    }
-}
-
-/// The template by which a model is spoken to, where it has one or one is named.
-///
-/// # Errors
-/// A template that isn't there or is malformed.
-pub fn template(
-    settings: &Settings,
-    tokenizer: &Tokenizer,
-    model: Option<&Weights>,
-    first: First,
-) -> Result<Option<ChatTemplate>> {
-    let data = &settings.data;
-    let beside = model.map(Weights::chat_templates).transpose()?.unwrap_or_default();
-    let trained_by =
-        beside.default.is_some() && model.is_some_and(|model| model.checkpoint.is_some());
-    let own = match first {
-        First::Asked => false,
-        First::Said => trained_by && !settings.on_command_line("data.chat_template"),
-        First::Own => trained_by,
-    };
-    let asked = data.chat_template.as_deref().filter(|_| !own);
-    Ok(ChatTemplate::find(asked, &beside, tokenizer, data.date.as_deref())?)
-}
-
-/// Refuses another template than the one that a run began with, where one is asked for in words.
-///
-/// # Errors
-/// Another one.
-pub fn keeps_template(
-    said: &Settings,
-    template: Option<&ChatTemplate>,
-    tokenizer: &Tokenizer,
-) -> Result<()> {
-    let asked = said.data.chat_template.as_deref();
-    let asked = asked.filter(|_| said.on_command_line("data.chat_template"));
-    // A file that the run began with may be gone.
-    let now = asked
-        .map(|name| ChatTemplate::find(Some(name), &TemplateFiles::default(), tokenizer, None));
-    let (Some(was), Some(Ok(Some(now)))) = (template, now) else { return Ok(()) };
-    if was.source() == now.source() {
-        return Ok(());
-    }
-    changed("the chat template", "another one".to_owned(), format!("`{}`", now.name()))
-}
 
 /// Opens the rows that the settings name for a run of a model with these numbers of positions and tokens. Writes the context and the lengths of batches to
 /// the settings.
@@ -363,8 +219,7 @@ impl Conversations {
 
     /// What there is to tell: rows that were cut or left out, and how much of a sequence is padding.
     pub fn notes(&self) -> Vec<String> {
-        let Counts { merged, truncated, dropped, .. } = self.chats.counts();
-        let context = self.context;
+        let Counts { merged, .. } = self.chats.counts();
         let mut notes: Vec<String> = self.context_note.iter().cloned().collect();
         if let Some(run) = &self.referred {
             notes.push(format!(
@@ -384,6 +239,16 @@ impl Conversations {
                 plural(merged, "row", "rows")
             ));
         }
+        notes.extend(self.cut_notes());
+        notes.push(self.padding_note());
+        notes
+    }
+
+    /// Notes on rows that were cut or left out.
+    pub fn cut_notes(&self) -> Vec<String> {
+        let Counts { truncated, dropped, .. } = self.chats.counts();
+        let context = self.context;
+        let mut notes = vec![];
         if truncated > 0 {
             notes.push(format!(
                 "{} cut to the context of {context} tokens",
@@ -401,7 +266,6 @@ impl Conversations {
                 plural(dropped, "row is", "rows are")
             ));
         }
-        notes.push(self.padding_note());
         notes
     }
 
@@ -542,7 +406,7 @@ impl Batches for Conversations {
         self.in_order_of(&all, config, None).map(Some)
     }
 
-    fn refer_to(&mut self, log_likelihoods: Vec<f32>) -> Result<()> {
+    fn refer_to(&mut self, _: &TrainerConfig, log_likelihoods: Vec<f32>) -> Result<()> {
         let (rows, weights) = (self.chats.fingerprint(), self.weights.as_deref());
         self.set_reference(Reference::new(log_likelihoods, &rows, weights)?);
         Ok(())

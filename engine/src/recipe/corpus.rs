@@ -158,8 +158,8 @@ impl Text {
         })
     }
 
-    /// Bytes of text that all tokens of [`Text::scored`] but the first stand for; `None` where they are ids of a tokenizer that
-    /// isn't known, and where only masked tokens are predicted.
+    /// Bytes of text that all tokens of [`Text::scored`] but the first stand for, without those that are put around texts; `None`
+    /// where they are ids of a tokenizer that isn't known, and where only masked tokens are predicted.
     ///
     /// # Errors
     /// A broken file.
@@ -169,11 +169,13 @@ impl Text {
             return Ok(None);
         }
         let (tokens, mut bytes) = (self.scored(), 0);
+        let around = self.tokenizer.around_texts().help("name another --tokenizer")?.concat();
         let mut ids = vec![0; PIECE];
         for first in (1..tokens.len()).step_by(PIECE) {
             let ids = &mut ids[..(tokens.len() - first).min(PIECE)];
             tokens.read(first..first + ids.len(), ids).help("restore the data")?;
-            let ids: Vec<u32> = ids.iter().map(|&id| id.cast_unsigned()).collect();
+            let ids = ids.iter().map(|&id| id.cast_unsigned());
+            let ids: Vec<u32> = ids.filter(|id| !around.contains(id)).collect();
             bytes += self.tokenizer.decode(&ids).help("restore the data")?.len() as u64;
         }
         Ok(Some(bytes))

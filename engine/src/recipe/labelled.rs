@@ -5,14 +5,16 @@ use tightrope_data::{
     Classes, DataState, LabelledRows, LabelledTexts, Loader, LoaderConfig, PaddedTexts, RowFormat,
     TextBatch, Tokenizer, is_labelled,
 };
-use tightrope_nn::{Done, TrainerConfig};
+use tightrope_nn::{ClassifierConfig, Done, TrainerConfig};
 
 use super::context::Context;
+use super::corpus;
 use crate::classifies::Classifies;
 use crate::error::{Error, Help as _, Result};
 use crate::run::{Batches, Epoch, HeldOut, Samples};
 use crate::settings::{self, Settings};
 use crate::units::{human_count, plural};
+use crate::weights::Start;
 
 /// Least tokens of a sequence: those around two texts, and one of a text.
 const LEAST: usize = 4;
@@ -63,6 +65,24 @@ pub(super) fn opened(
     settings.model.context = Some(labelled.context());
     notes.extend(labelled.notes());
     Ok(Box::new(labelled))
+}
+
+/// As [`opened`], of a run of a decoder that classifies.
+///
+/// # Errors
+/// As there, and a tokenizer that can't be read.
+pub(super) fn of_decoder(
+    settings: &mut Settings,
+    (model, start): (&ClassifierConfig, &Start),
+    opened_texts: Option<LabelledTexts>,
+    notes: &mut Vec<String>,
+) -> Result<Box<dyn Batches>> {
+    let tokenizer = match start {
+        Start::Checkpoint(source) => source.own_tokenizer(settings.data.tokenizer.as_deref())?,
+        _ => corpus::tokenizer(settings, model.decoder.vocab)?,
+    };
+    let described = (Classifies::of_decoder(model), model.decoder.context);
+    opened(settings, described, (opened_texts, tokenizer), notes)
 }
 
 /// Labelled texts, as tokens.
@@ -147,13 +167,9 @@ impl Labelled {
 
     /// What there is to tell: rows that were cut, and how much of a sequence is padding.
     pub fn notes(&self) -> Vec<String> {
-        let (cut, context) = (self.rows.cut(), self.context);
-        let mut notes: Vec<String> =
-            self.context_note.iter().chain(&self.classes_note).cloned().collect();
-        if cut > 0 {
-            let rows = plural(cut, "row is", "rows are");
-            notes.push(format!("{rows} cut to the context of {context} tokens"));
-        }
+        let context = self.context;
+        let notes = self.context_note.iter().chain(&self.classes_note).cloned();
+        let mut notes: Vec<String> = notes.chain(self.cut_note()).collect();
         let places = (self.rows.len() * context).max(1) as f64;
         let padding = 1.0 - self.rows.tokens() as f64 / places;
         let mut note = format!("{:.1} % of the positions are padding", 100.0 * padding);
@@ -167,6 +183,13 @@ impl Labelled {
         }
         notes.push(note);
         notes
+    }
+
+    /// A note on rows that were cut, if some were.
+    pub fn cut_note(&self) -> Option<String> {
+        let (cut, context) = (self.rows.cut(), self.context);
+        let rows = plural(cut, "row is", "rows are");
+        (cut > 0).then(|| format!("{rows} cut to the context of {context} tokens"))
     }
 
     /// Samples that score what is held out where something is, else everything, and the number of its rows.
@@ -214,6 +237,10 @@ impl Batches for Labelled {
 
     fn held_out(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
         padded(&self.held_out, config, most)
+    }
+
+    fn in_order(&self, config: &TrainerConfig, most: Option<usize>) -> Result<HeldOut> {
+        padded(&self.train, config, most)
     }
 
     fn state(&self, samples: u64) -> DataState {

@@ -196,7 +196,11 @@ pub(super) fn classes(
         let help = "leave `model.classes` out, or correct the labels";
         return Err(settings.error(&["model.classes"], message, help).into());
     }
-    Ok(Some(found.filter(|_| count == said).unwrap_or((said, vec![]))))
+    let mut names = found.map(|(_, names)| names).unwrap_or_default();
+    if !names.is_empty() {
+        names.extend((count..said).map(|class| format!("LABEL_{class}")));
+    }
+    Ok(Some((said, names)))
 }
 
 /// The decoder of these sizes as the classifier that the settings describe, with the labelled texts that they name. `base` is the classifier
@@ -425,6 +429,17 @@ mod tests {
 
     fn model(words: &[&str]) -> Architecture {
         described(&said(words)).unwrap_or_else(|error| panic!("{words:?}: {error}")).model
+    }
+
+    #[test]
+    fn classes_that_the_data_lacks_are_numbered() {
+        let names =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let found = Some((2, names(&["neg", "pos"])));
+        assert_eq!(classes(&said(&[]), found.clone()).unwrap(), found);
+        let more = classes(&said(&["model.classes=3"]), found).unwrap();
+        assert_eq!(more, Some((3, names(&["neg", "pos", "LABEL_2"]))));
+        assert_eq!(classes(&said(&["model.classes=3"]), None).unwrap(), Some((3, vec![])));
     }
 
     #[test]

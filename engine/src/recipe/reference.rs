@@ -16,8 +16,10 @@ use crate::error::{Error, Help as _, Result};
 use crate::settings::Settings;
 use crate::weights::Start;
 
-/// Name of the file in a checkpoint.
-const FILE: &str = "reference.safetensors";
+/// Name of the file in a checkpoint, and that of the pairs that a run is evaluated on where those are of their own.
+pub(super) const FILE: &str = "reference.safetensors";
+pub(super) const OF_VALIDATION: &str = "reference-validation.safetensors";
+const FILES: [&str; 2] = [FILE, OF_VALIDATION];
 /// Its tensor, f32 (pairs, 2): of the chosen and of the rejected answer.
 const TENSOR: &str = "log_likelihoods";
 /// Its metadata: hashes of the pairs' tokens and of which are trained on, of what decides the weights, and of the tensor.
@@ -66,7 +68,8 @@ impl Reference {
     /// A checkpoint without one, or with one of other sequences.
     pub fn of_checkpoint(checkpoint: &Checkpoint, count: usize, rows: &str) -> Result<Self> {
         let shown = checkpoint.path.display();
-        if !checkpoint.has(FILE) {
+        let mut files = FILES.into_iter().filter(|file| checkpoint.has(file)).peekable();
+        if files.peek().is_none() {
             return Err(Error::usage(
                 anyhow!(
                     "`{shown}` was not trained on preferences, and has no reference that they are compared with"
@@ -74,15 +77,18 @@ impl Reference {
                 "start a run from its weights with --init",
             ));
         }
-        let bytes = checkpoint.extra(FILE).help("copy the checkpoint again")?;
-        let (found, metadata) = read(bytes).help("copy the checkpoint again")?;
-        if metadata.get(ROWS).map(String::as_str) != Some(rows) || found.values.len() != count {
-            return Err(Error::usage(
-                anyhow!("the reference in `{shown}` is of other pairs, or of other tokens of them"),
-                "give the --data, --context and --train-on that the run began with, or start a run from its weights with --init",
-            ));
+        for file in files {
+            let bytes = checkpoint.extra(file).help("copy the checkpoint again")?;
+            let (found, metadata) = read(bytes).help("copy the checkpoint again")?;
+            let is_of = metadata.get(ROWS).map(String::as_str) == Some(rows);
+            if is_of && found.values.len() == count {
+                return Ok(found);
+            }
         }
-        Ok(found)
+        Err(Error::usage(
+            anyhow!("the reference in `{shown}` is of other pairs, or of other tokens of them"),
+            "give the --data, --context and --train-on that the run began with, or start a run from its weights with --init",
+        ))
     }
 
     /// That of a run in the folder `runs`, for so many sequences and the weights with these hashes, and the run. One that can't be read is
@@ -96,16 +102,17 @@ impl Reference {
         let folders = fs::read_dir(runs).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
         let mut folders: Vec<PathBuf> = folders.collect();
         folders.sort();
-        folders.into_iter().find_map(|run| {
+        let places = folders.iter().flat_map(|run| FILES.map(|file| (run, file)));
+        places.into_iter().find_map(|(run, file)| {
             // All checkpoints of a run have the same one.
-            let (_, checkpoint) = list(&run).ok()?.pop()?;
+            let (_, checkpoint) = list(run).ok()?.pop()?;
             let (found, metadata) =
-                read(files::read(&checkpoint.join(FILE), limits::TOKENS).ok()?).ok()?;
+                read(files::read(&checkpoint.join(file), limits::TOKENS).ok()?).ok()?;
             let bytes: Vec<u8> = found.values.iter().flat_map(|it| it.to_le_bytes()).collect();
             let hash = content(&bytes);
             let is = |name: &str, value: &str| metadata.get(name).is_some_and(|it| it == value);
             let same = is(ROWS, rows) && is(WEIGHTS, weights) && is(VALUES, &hash);
-            (same && found.values.len() == count).then_some((run, found))
+            (same && found.values.len() == count).then(|| (run.clone(), found))
         })
     }
 }

@@ -162,7 +162,11 @@ pub(crate) fn filled(settings: &Settings, model: &Architecture) -> Result<Settin
     if let (0, Some(dir)) = (settings.lora.rank, &settings.lora.init) {
         let found =
             adapters::config_of(dir).map_err(|error| Error::usage(error, adapters::KIND))?;
+        let dropout = found.dropout;
         settings.lora.take_on(found);
+        if !settings.is_said("lora.dropout") {
+            settings.lora.dropout = dropout;
+        }
     }
     match model {
         Architecture::Language(model) => {
@@ -193,6 +197,18 @@ pub(crate) fn filled(settings: &Settings, model: &Architecture) -> Result<Settin
     filled_adapters(&mut settings, &*model.build(1)?)?;
     settings.check()?;
     Ok(settings)
+}
+
+/// A note on entries of adapters' settings that are of no layer, as PEFT warns of them.
+///
+/// # Errors
+/// A pattern that is no regular expression.
+pub(super) fn note_on_adapters(config: &TrainerConfig) -> Result<Option<String>> {
+    let Some(lora) = &config.lora else { return Ok(None) };
+    let found = lora.unmatched(&config.model.parameters())?;
+    let shown: Vec<String> =
+        found.iter().map(|(key, entry)| format!("`{entry}` of `{key}`")).collect();
+    Ok((!found.is_empty()).then(|| format!("no layer with an adapter has {}", shown.join(", "))))
 }
 
 /// Peak learning rate of a run that names none: by width from random weights, else that of fine-tuning.

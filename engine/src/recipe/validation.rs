@@ -1,14 +1,10 @@
 //! Data that is evaluated on files of their own, instead of on a part of itself.
 
-use anyhow::anyhow;
-use tightrope_data::{
-    Classes, DataState, ImageFormat, RowFormat, Tokenizer, ToyTask, held_out_split,
-};
+use tightrope_data::{Classes, DataState, ImageFormat, Tokenizer, ToyTask, held_out_split};
 use tightrope_nn::{Architecture, Done, TrainerConfig};
 
-use super::piped;
-use crate::classifies::Classifies;
-use crate::error::{Error, Result};
+use super::{piped, reference};
+use crate::error::Result;
 use crate::run::{Batches, Epoch, HeldOut, Question, Samples, Wait};
 use crate::settings::Settings;
 
@@ -31,9 +27,7 @@ pub(super) fn by_split(settings: &mut Settings, model: &Architecture) -> Result<
     }
     let Some(split) = held_out_split(&settings.data.files)? else { return Ok(None) };
     let trained = "of the folder's splits, the run is trained on `train`";
-    let classes = Classifies::of(model).is_some();
-    let said = !settings.data.validation.is_empty() || settings.is_said("data.holdout");
-    if classes || said || settings.data.format == Some(RowFormat::Preference) {
+    if !settings.data.validation.is_empty() || settings.is_said("data.holdout") {
         return Ok(Some(format!("{trained} alone")));
     }
     settings.data.validation = split.files;
@@ -49,12 +43,9 @@ pub(super) fn check(settings: &mut Settings, model: &Architecture) -> Result<()>
     if settings.data.validation.is_empty() {
         return Ok(());
     }
-    let reads_text = match model {
-        Architecture::Language(_) | Architecture::Bert(_) => Classifies::of(model).is_none(),
-        Architecture::Classifier(_) | Architecture::Vit(_) => false,
-    };
-    if !reads_text {
-        let message = "`data.validation` names files of text, and the data has classes".to_owned();
+    if matches!(model, Architecture::Vit(_)) {
+        let message =
+            "`data.validation` names files of text, and the model reads images".to_owned();
         return Err(settings
             .error(&KEYS, message, "hold a part of it out with data.holdout")
             .into());
@@ -72,25 +63,20 @@ pub(super) fn check(settings: &mut Settings, model: &Architecture) -> Result<()>
     Ok(())
 }
 
-/// `data`, evaluated on the files that the settings name for that, which `open` reads as it did those of the data; the data itself
-/// where they name none.
+/// `data`, evaluated on the files that the settings name for that, if they name some. `open` reads these as it did the data's; notes on them
+/// are added to `notes`.
 ///
 /// # Errors
-/// Preferences, and those of `open`.
+/// Those of `open`.
 pub(super) fn validated(
     data: Box<dyn Batches>,
     settings: &Settings,
-    open: impl FnOnce(&mut Settings) -> Result<Box<dyn Batches>>,
+    notes: &mut Vec<String>,
+    open: impl FnOnce(&mut Settings, &mut Vec<String>) -> Result<Box<dyn Batches>>,
 ) -> Result<Box<dyn Batches>> {
     let files = &settings.data.validation;
     if files.is_empty() {
         return Ok(data);
-    }
-    if settings.data.format == Some(RowFormat::Preference) {
-        return Err(Error::usage(
-            anyhow!("preferences are evaluated on a part of themselves"),
-            "leave out data.validation, and hold a part out with data.holdout",
-        ));
     }
     let mut own = settings.clone();
     own.data.files = std::mem::take(&mut own.data.validation);
@@ -98,7 +84,10 @@ pub(super) fn validated(
         [file] => format!("`{}`", file.display()),
         files => format!("{} files", files.len()),
     };
-    Ok(Box::new(Validated { data, validation: open(&mut own)?, origin }))
+    let mut found = vec![];
+    let validation = open(&mut own, &mut found)?;
+    notes.extend(found.into_iter().map(|note| format!("validation: {note}")));
+    Ok(Box::new(Validated { data, validation, origin }))
 }
 
 impl Batches for Validated {
@@ -138,12 +127,29 @@ impl Batches for Validated {
         self.validation.questions(most)
     }
 
+    fn unreferenced(&self, config: &TrainerConfig) -> Result<Option<HeldOut>> {
+        match self.data.unreferenced(config)? {
+            Some(samples) => Ok(Some(samples)),
+            None => self.validation.unreferenced(config),
+        }
+    }
+
+    fn refer_to(&mut self, config: &TrainerConfig, log_likelihoods: Vec<f32>) -> Result<()> {
+        match self.data.unreferenced(config)? {
+            Some(_) => self.data.refer_to(config, log_likelihoods),
+            None => self.validation.refer_to(config, log_likelihoods),
+        }
+    }
+
     fn state(&self, samples: u64) -> DataState {
         self.data.state(samples)
     }
 
     fn files(&self) -> Vec<(String, Vec<u8>)> {
-        self.data.files()
+        let own = self.validation.files().into_iter();
+        let reference = own.filter(|(name, _)| name == reference::FILE);
+        let reference = reference.map(|(_, bytes)| (reference::OF_VALIDATION.to_owned(), bytes));
+        self.data.files().into_iter().chain(reference).collect()
     }
 
     fn tokenizer(&self) -> Option<&Tokenizer> {

@@ -252,8 +252,8 @@ pub trait Batches {
         1.0
     }
 
-    /// Samples of which it has to know the log-likelihood of each sequence, under the model before its first step;
-    /// `None` where it knows them, or needs none.
+    /// Samples of which it has to know the log-likelihood of each sequence, under the model before its first step. Asked again after
+    /// each [`Batches::refer_to`], until it's `None`: it knows them all, or needs none.
     ///
     /// # Errors
     /// Sequences of no tokens.
@@ -266,8 +266,8 @@ pub trait Batches {
     ///
     /// # Errors
     /// Log-likelihoods that aren't finite.
-    fn refer_to(&mut self, log_likelihoods: Vec<f32>) -> Result<()> {
-        let _ = log_likelihoods;
+    fn refer_to(&mut self, config: &TrainerConfig, log_likelihoods: Vec<f32>) -> Result<()> {
+        let _ = (config, log_likelihoods);
         Ok(())
     }
 

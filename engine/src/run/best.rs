@@ -6,9 +6,9 @@
 #[cfg(not(target_family = "wasm"))]
 use std::path::PathBuf;
 
-use tightrope_data::Evaluations;
 #[cfg(not(target_family = "wasm"))]
 use tightrope_data::checkpoint::list;
+use tightrope_data::{Best, Evaluations};
 
 use super::intervals::EVALUATED;
 use super::{Ended, Evaluation, Retention, Run};
@@ -46,11 +46,12 @@ impl Run<'_> {
         (evaluations.since >= patience).then_some(Ended::OutOfPatience)
     }
 
-    /// Returns `true` if an evaluation was due after the checkpoint that the run goes on from, which doesn't know of it.
+    /// Returns `true` if an evaluation was due after the checkpoint that the run goes on from, which doesn't know of it, or knows of none
+    /// because the rules are new.
     pub(super) fn lacks_evaluation(&self) -> bool {
         let step = self.done().steps;
-        let due = step > 0 && self.is_due(self.every.evaluate, step);
-        due && self.saved.evaluations.is_some_and(|it| it.last != step)
+        let due = |best: Option<Best>| best.is_none() || self.is_due(self.every.evaluate, step);
+        step > 0 && self.saved.evaluations.is_some_and(|it| it.last != step && due(it.best))
     }
 
     /// Returns `true` if the checkpoint of `step` is the best one, which stays.

@@ -13,7 +13,7 @@ use anyhow::{Context as _, anyhow};
 use tightrope_data::{checkpoint, files};
 
 use crate::error::{Error, Help as _, Result};
-use crate::weights::source::{RUN_SETTINGS, is_run};
+use crate::weights::{RUN_SETTINGS, is_run};
 
 #[cfg(not(target_family = "wasm"))]
 pub(super) use leftover::{is_leftover, remove_directory, remove_leftover};

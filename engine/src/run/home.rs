@@ -14,7 +14,7 @@ use super::record::Recorder;
 use super::{Evaluation, Stepped, directory};
 use crate::error::{Error, Help as _, Result};
 use crate::settings::Settings;
-use crate::weights::source::RUN_SETTINGS;
+use crate::weights::RUN_SETTINGS;
 
 /// The directory of a run, for the one process that trains it.
 pub(crate) struct Home {

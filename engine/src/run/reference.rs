@@ -12,16 +12,18 @@ use crate::error::Result;
 /// # Errors
 /// Those of the device, and log-likelihoods that aren't finite.
 pub(super) async fn refer(trainer: &mut Trainer, data: &mut dyn Batches) -> Result<()> {
-    let Some(samples) = data.unreferenced(trainer.config())? else { return Ok(()) };
-    let mut found = Vec::new();
-    let micro_batch = trainer.config().micro_batch;
-    for pass in Passes::new(samples, trainer.config()) {
-        let Pass { samples, count, .. } = pass?;
-        let losses = trainer.losses(&samples.batch()).await?;
-        let own = losses.len() / micro_batch * count;
-        found.extend(log_likelihoods(&losses, &samples).into_iter().take(own));
+    while let Some(samples) = data.unreferenced(trainer.config())? {
+        let mut found = Vec::new();
+        let micro_batch = trainer.config().micro_batch;
+        for pass in Passes::new(samples, trainer.config()) {
+            let Pass { samples, count, .. } = pass?;
+            let losses = trainer.losses(&samples.batch()).await?;
+            let own = losses.len() / micro_batch * count;
+            found.extend(log_likelihoods(&losses, &samples).into_iter().take(own));
+        }
+        data.refer_to(trainer.config(), found)?;
     }
-    data.refer_to(found)
+    Ok(())
 }
 
 /// Sums over the targets of each sequence, of whose losses these are the means.

@@ -198,13 +198,20 @@ impl Kind {
     }
 
     /// `value` in the form that settings store: one item stands for a list of one, words between commas for a
-    /// list of them, and `1e4` for 10000.
+    /// list of them, a whole number for its text in a list of texts, and `1e4` for 10000.
     pub(super) fn normalise(self, value: Value) -> Value {
         match (self, value) {
             (Self::List(Self::Word(_)), Value::String(items)) => {
                 items.split(',').map(|item| item.trim().to_owned()).collect::<Vec<_>>().into()
             }
             (Self::List(_), Value::String(item)) => vec![item].into(),
+            (Self::List(Self::Text), Value::Array(items)) => {
+                let text = |item: Value| match item {
+                    Value::Integer(number) => Value::String(number.to_string()),
+                    item => item,
+                };
+                items.into_iter().map(text).collect::<Vec<_>>().into()
+            }
             (Self::Whole(..) | Self::OneOf(_), Value::Float(x))
                 if x.fract() == 0.0 && x.abs() < 1e15 =>
             {

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use serde_json::Value;
-use tightrope_data::checkpoint::ADAPTERS;
+use tightrope_data::checkpoint::{self, ADAPTERS};
 use tightrope_data::{Weights, files, limits};
 use tightrope_nn::{self as nn, Architecture, Import, Lora, Parameter, Trainer, TrainerConfig};
 
-use super::{Places, Source, Start, hub};
+use super::{Places, Source, Start, hub, is_run};
 use crate::error::{Error, FILES, Help as _, Result, no_files};
 
 /// File that says what the adapters are.
@@ -19,8 +19,11 @@ pub const KIND: &str = "name a directory of LoRA adapters as PEFT saves them, wi
                         adapter_model.safetensors or adapter_model.bin";
 /// Adapters as `torch.save` writes them.
 const TORCH: &str = "adapter_model.bin";
-/// Name of the weight of a layer that has an adapter, in files of PEFT's.
+/// Part of the name of the weight of a layer that has an adapter, in files of PEFT's.
 const OF_BASE: &str = ".base_layer.";
+/// The same of a layer that is trained whole: the weight that it takes the place of, which nothing reads, and its own once more.
+const REPLACED: &str = ".original_module.";
+const COPY: &str = ".modules_to_save.";
 
 /// Adapters on disk.
 pub struct Adapters {
@@ -30,12 +33,19 @@ pub struct Adapters {
     weights: Weights,
 }
 
+/// The folder of the adapters that `dir` names, which may be a run.
+fn located(dir: &Path) -> PathBuf {
+    let dir = hub::located(dir);
+    let newest = is_run(&dir).then(|| checkpoint::latest_complete(&dir).ok()).flatten();
+    newest.map_or_else(|| dir.to_path_buf(), |(checkpoint, _)| checkpoint.path)
+}
+
 /// The tensors of the adapters in `dir`: of safetensors, or else of `torch.save`.
 ///
 /// # Errors
 /// A file that is missing or broken.
 pub(crate) fn tensors_in(dir: &Path) -> anyhow::Result<Weights> {
-    let dir = hub::located(dir);
+    let dir = located(dir);
     let [own, torch] = [ADAPTERS, TORCH].map(|name| dir.join(name));
     Ok(Weights::open(if !own.exists() && torch.exists() { torch } else { own })?)
 }
@@ -61,7 +71,7 @@ fn file_in(dir: &Path) -> anyhow::Result<Value> {
     if !FILES {
         return Err(no_files());
     }
-    let text = files::read(&hub::located(dir).join(CONFIG), limits::DESCRIPTION)
+    let text = files::read(&located(dir).join(CONFIG), limits::DESCRIPTION)
         .with_context(|| format!("can't read `{CONFIG}`"))?;
     serde_json::from_slice(&text).with_context(|| format!("`{CONFIG}` is not JSON"))
 }
@@ -185,8 +195,19 @@ impl Adapters {
     ) -> anyhow::Result<()> {
         let trained = self.names(&lora.parameters(list)?);
         for name in self.weights.names().filter(|name| !trained.contains(name)) {
-            let Some(of_base) = of_base(name) else { continue };
+            let Some(of_base) = of_base(name).filter(|_| !name.contains(REPLACED)) else {
+                continue;
+            };
             let own = self.tensor(name)?;
+            if name.contains(COPY) {
+                let trained = name.replace(COPY, ".");
+                anyhow::ensure!(
+                    self.tensor(&trained)? == own,
+                    "{}: `{name}` isn't `{trained}` of the same file",
+                    self.place()
+                );
+                continue;
+            }
             anyhow::ensure!(
                 source.tensor(&of_base)?.is_some_and(|there| there == own),
                 "{}: `{name}` isn't `{of_base}` of the model that they are named beside",

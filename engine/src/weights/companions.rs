@@ -156,21 +156,24 @@ impl Generation {
                 _ => Err(format!("`{key}` is {value}, not a number of 0 or more")),
             },
         };
+        let [temperature, top_k, top_p] =
+            [number("temperature")?, number("top_k")?, number("top_p")?];
+        if let Some(top_p) = top_p.filter(|&top_p| top_p == 0.0 || top_p > 1.0) {
+            return Err(format!("`top_p` is {top_p}; it must lie above 0 and be at most 1"));
+        }
         match &file["do_sample"] {
             Value::Bool(true) => {
                 // Defaults are those of transformers.
-                found.temperature = Some(number("temperature")?.unwrap_or(1.0));
-                found.top_k = Some(number("top_k")?.unwrap_or(50.0) as usize);
-                let top_p = number("top_p")?.unwrap_or(1.0);
-                if top_p == 0.0 || top_p > 1.0 {
-                    return Err(format!(
-                        "`top_p` is {top_p}; it must lie above 0 and be at most 1"
-                    ));
-                }
-                found.top_p = Some(top_p);
+                found.temperature = Some(temperature.unwrap_or(1.0));
+                found.top_k = Some(top_k.unwrap_or(50.0) as usize);
+                found.top_p = Some(top_p.unwrap_or(1.0));
             }
             Value::Bool(false) => found.temperature = Some(0.0),
-            _ => {}
+            // Texts are sampled here where transformers, without the key, takes the likeliest token.
+            _ => {
+                (found.temperature, found.top_p) = (temperature, top_p);
+                found.top_k = top_k.map(|top_k| top_k as usize);
+            }
         }
         for (key, without) in NOT_APPLIED {
             if let Some(number) = number(key)?.filter(|&number| number != without) {
@@ -246,7 +249,7 @@ impl Source {
     }
 
     fn stored(&self) -> Result<Stored> {
-        let weights = Weights::open(&self.dir).help(HELP)?;
+        let weights = self.tensors().help(HELP)?;
         Ok(Stored::of(&weights))
     }
 

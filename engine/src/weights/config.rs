@@ -6,6 +6,7 @@ use anyhow::{Context as _, anyhow};
 use tightrope_data::{Weights, files, limits};
 use tightrope_nn::Architecture;
 
+use super::adapters::CONFIG as ADAPTERS;
 use super::hub;
 use crate::error::{Error, Help as _, Result};
 
@@ -13,6 +14,10 @@ const CONFIG: &str = "config.json";
 /// Advice for a directory that holds no model.
 const KINDS: &str = "name a run directory, a checkpoint in one (checkpoints/step-N), an archive of one (.tar), \
                      or a Hugging Face directory with config.json and model.safetensors or pytorch_model.bin";
+
+/// Advice for a directory of adapters.
+const BESIDE: &str =
+    "it holds adapters: name the model that they are beside with --init, and them with --lora-init";
 
 /// Reads the `config.json` of a model directory.
 ///
@@ -25,7 +30,11 @@ pub(super) fn read(dir: &Path) -> Result<Architecture> {
             format!("`{}` is no model directory: can't read `{CONFIG}`", dir.display())
         })
         .map_err(|error| {
-            let help = hub::advice(dir).map_or(KINDS.to_owned(), |hub| format!("{KINDS}; {hub}"));
+            let help = match hub::advice(dir) {
+                _ if dir.join(ADAPTERS).exists() => BESIDE.to_owned(),
+                Some(hub) => format!("{KINDS}; {hub}"),
+                None => KINDS.to_owned(),
+            };
             Error::usage(error, help)
         })?;
     let value = serde_json::from_slice(&text)

@@ -65,7 +65,7 @@ impl Frozen<'_> {
                 Open::Checkpoint(matched(weights.names().collect())?, weights, grown)
             }
             None => {
-                let weights = Weights::open(&source.dir)?;
+                let weights = source.tensors()?;
                 Open::Files(matched(weights.names().collect())?, weights, grown)
             }
         })

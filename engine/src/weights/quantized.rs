@@ -1,6 +1,5 @@
 //! Models that bitsandbytes quantized.
 
-use tightrope_data::Weights;
 use tightrope_nn::{FrozenBits, TrainerConfig};
 
 use super::Source;
@@ -15,7 +14,7 @@ impl Source {
         if self.checkpoint.is_some() {
             return Ok(None);
         }
-        let weights = Weights::open(&self.dir).help("fetch or copy the model again")?;
+        let weights = self.tensors().help("fetch or copy the model again")?;
         if !weights.is_quantized() {
             return Ok(None);
         }

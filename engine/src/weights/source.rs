@@ -8,9 +8,9 @@ use tightrope_data::{
     Base, Checkpoint, Gpt2, Normalization, Tokenizer, Weights, checkpoint, files, limits,
     weights_fingerprint,
 };
-use tightrope_nn::{Architecture, Import, Parameter, Trainer, TrainerConfig};
+use tightrope_nn::{Architecture, Import, Parameter, Part, Trainer, TrainerConfig};
 
-use super::{adapters, config, hub, preprocessor, tokenizer};
+use super::{RUN_SETTINGS, adapters, config, hub, is_run, preprocessor, tokenizer};
 use crate::error::{Error, FILES, Help as _, Result, no_files};
 use crate::settings::{Origin, Settings};
 
@@ -20,8 +20,6 @@ const TOKENIZER: &str = "tokenizer.json";
 const PIECES: [&str; 3] = ["tokenizer.model", "spiece.model", "sentencepiece.bpe.model"];
 /// GPT-2's tokenizer, as its authors published it.
 const MERGES: &str = "merges.txt";
-/// The settings of a run, in its directory.
-pub const RUN_SETTINGS: &str = "run.toml";
 
 /// Where weights lie that a checkpoint doesn't hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -134,7 +132,7 @@ impl Source {
         let model = &*config.model;
         let import = match &self.checkpoint {
             Some(checkpoint) => Import::starting(model, checkpoint.model.names()),
-            None => Import::starting(model, Weights::open(&self.dir).help(HELP)?.names()),
+            None => Import::starting(model, self.tensors().help(HELP)?.names()),
         };
         let place = || format!("can't load the weights in `{}`", self.dir.display());
         let import = import.with_context(place).help(HELP)?;
@@ -272,7 +270,7 @@ impl Source {
         if let Some(checkpoint) = &self.checkpoint {
             return Ok(weights_fingerprint(checkpoint.model.tensors()));
         }
-        let weights = Weights::open(&self.dir).help("fetch or copy the model again")?;
+        let weights = self.tensors().help("fetch or copy the model again")?;
         Ok(weights_fingerprint(weights.names().filter_map(|name| weights.get(name))))
     }
 
@@ -301,13 +299,32 @@ impl Source {
             }
             return Ok(());
         }
-        let weights = Weights::open(&self.dir)?;
+        let weights = self.tensors()?;
         let mut get = |name: &str| Ok(grown.extend(name, weights.require(name)?.to_values()?));
         match starting {
             true => trainer.start_from(weights.names(), &mut get)?,
             false => trainer.load_weights(weights.names(), &mut get)?,
         }
         Ok(())
+    }
+
+    /// The tensors of a model directory, with the shapes of the model's file where bitsandbytes stores others.
+    ///
+    /// # Errors
+    /// Weights that are missing or in a broken file.
+    pub(super) fn tensors(&self) -> anyhow::Result<Weights> {
+        let weights = Weights::open(&self.dir)?;
+        if !weights.is_quantized() {
+            return Ok(weights);
+        }
+        let model = self.config.build(1)?;
+        let list = model.parameters();
+        let parts = list.iter().flat_map(|parameter| &parameter.parts);
+        let transposed: Vec<&Part> = parts.filter(|part| part.transposed).collect();
+        let is = |part: &Part, name: &str| {
+            part.name == name || part.name.strip_prefix(model.prefix()) == Some(name)
+        };
+        Ok(weights.transposing(|name| transposed.iter().any(|part| is(part, name))))
     }
 
     /// Extents and values of the tensor `name`, which the model may hold without its prefix; `None` where there is none.
@@ -321,7 +338,7 @@ impl Source {
             let found = checkpoint.model.get(name).or_else(|| checkpoint.model.get(bare));
             return Ok(found.map(|tensor| tensor.to_values()).transpose()?);
         }
-        let weights = Weights::open(&self.dir)?;
+        let weights = self.tensors()?;
         let found = weights.get(name).or_else(|| weights.get(bare));
         Ok(found.map(|tensor| tensor.to_values()).transpose()?)
     }
@@ -439,7 +456,8 @@ impl Source {
             .help("fetch or copy the model again, or name another one")
     }
 
-    fn has_tokenizer(&self) -> bool {
+    /// True if a `tokenizer.json`, or another file of a tokenizer, is beside the weights.
+    pub(crate) fn has_tokenizer(&self) -> bool {
         match &self.checkpoint {
             Some(checkpoint) if !checkpoint.is_folder() => checkpoint.has(TOKENIZER),
             _ => Tokenizer::file_in(&self.dir).exists(),
@@ -524,11 +542,6 @@ pub fn is_checkpoint(path: &Path) -> bool {
 fn is_archive(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
     path.is_file() && extension.is_some_and(|extension| extension.eq_ignore_ascii_case("tar"))
-}
-
-/// Whether `path` is the directory of a run.
-pub fn is_run(path: &Path) -> bool {
-    path.join(RUN_SETTINGS).exists() || path.join("checkpoints").exists()
 }
 
 /// The model that a model directory describes, without its weights.

@@ -22,18 +22,26 @@ impl Source {
     /// # Errors
     /// A file that can't be read, or that isn't UTF-8.
     pub fn chat_templates(&self) -> Result<TemplateFiles> {
+        let Some(checkpoint) = &self.checkpoint else { return of_directory(&self.dir) };
         let default = self.companion(TEMPLATE_FILE)?;
         let default =
             default.map(|bytes| text(&self.dir.join(TEMPLATE_FILE), bytes)).transpose()?;
-        let others = match &self.checkpoint {
-            Some(checkpoint) if checkpoint.has(PACKED) => {
-                unpacked(&self.dir.join(PACKED), &checkpoint.extra(PACKED).help(HELP)?)?
-            }
-            Some(_) => BTreeMap::new(),
-            None => of_folder(&self.dir.join(TEMPLATE_FOLDER))?,
+        let others = match checkpoint.has(PACKED) {
+            true => unpacked(&self.dir.join(PACKED), &checkpoint.extra(PACKED).help(HELP)?)?,
+            false => BTreeMap::new(),
         };
         Ok(TemplateFiles { default, others })
     }
+}
+
+/// The chat templates in files of a model directory, or of a tokenizer's.
+///
+/// # Errors
+/// A file that can't be read, or that isn't UTF-8.
+pub(crate) fn of_directory(dir: &Path) -> Result<TemplateFiles> {
+    let file = dir.join(TEMPLATE_FILE);
+    let default = file.exists().then(|| read(&file)).transpose()?;
+    Ok(TemplateFiles { default, others: of_folder(&dir.join(TEMPLATE_FOLDER))? })
 }
 
 /// Names and contents of the files of a checkpoint that hold `templates`.
@@ -48,7 +56,7 @@ pub(crate) fn packed(templates: &TemplateFiles) -> Result<Vec<(String, Vec<u8>)>
     Ok(files)
 }
 
-/// Has `files` name the templates of [`PACKED`] by their places in a model directory.
+/// Replaces [`PACKED`] in `files` by the files of a model directory that it holds.
 ///
 /// # Errors
 /// A file that isn't texts by names of files.
@@ -78,17 +86,20 @@ fn of_folder(folder: &Path) -> Result<BTreeMap<String, String>> {
     if !folder.is_dir() {
         return Ok(found);
     }
-    let unreadable = |path: &Path| format!("can't read `{}`", path.display());
-    for entry in fs::read_dir(folder).with_context(|| unreadable(folder)).help(HELP)? {
-        let path = entry.with_context(|| unreadable(folder)).help(HELP)?.path();
+    let unreadable = || format!("can't read `{}`", folder.display());
+    for entry in fs::read_dir(folder).with_context(unreadable).help(HELP)? {
+        let path = entry.with_context(unreadable).help(HELP)?.path();
         let name = path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
         let is_template = path.extension().is_some_and(|extension| extension == EXTENSION);
         let Some(name) = name.filter(|_| is_template) else { continue };
-        let bytes = files::read(&path, limits::DESCRIPTION);
-        let bytes = bytes.with_context(|| unreadable(&path)).help(HELP)?;
-        found.insert(name, text(&path, bytes)?);
+        found.insert(name, read(&path)?);
     }
     Ok(found)
+}
+
+fn read(file: &Path) -> Result<String> {
+    let bytes = files::read(file, limits::DESCRIPTION);
+    text(file, bytes.with_context(|| format!("can't read `{}`", file.display())).help(HELP)?)
 }
 
 fn text(file: &Path, bytes: Vec<u8>) -> Result<String> {

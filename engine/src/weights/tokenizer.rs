@@ -18,6 +18,12 @@ pub fn vocab_size(name: &str) -> Result<usize> {
     Ok(named(name)?.vocab_size())
 }
 
+/// The folder of the files of the tokenizer called `name`; `None` for one that is built in.
+pub fn folder(name: &str) -> Option<&Path> {
+    let path = Path::new(name);
+    if path.is_dir() { Some(path) } else { path.parent().filter(|_| path.is_file()) }
+}
+
 /// The tokenizer called `name`: "byte" or "bytes", "gpt2", a `tokenizer.json` or a `vocab.txt`, or a directory with one.
 ///
 /// # Errors

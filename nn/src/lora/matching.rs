@@ -60,6 +60,28 @@ impl<'a> Matching<'a> {
         self.patterns.get(pattern).is_some_and(|compiled| compiled.is_match(name))
     }
 
+    /// Entries of patterns and lists that are of no module: the settings, and the entries. `adapted` are the modules with adapters of `all`.
+    pub fn unmatched(&self, all: &[&str], adapted: &[&str]) -> Vec<(&'static str, String)> {
+        let variant = &self.lora.variant;
+        let of_none = |pattern: &&String| {
+            let pattern = at_end(pattern);
+            !adapted.iter().any(|name| self.matches(&pattern, name))
+        };
+        let ranks = variant.ranks.keys().filter(of_none).map(|it| ("lora.rank_pattern", it));
+        let alphas = variant.alphas.keys().filter(of_none).map(|it| ("lora.alpha_pattern", it));
+        let excludes_none = |entry: &&String| {
+            let list = std::slice::from_ref(*entry);
+            !all.iter().any(|name| self.is_named(list, name, false))
+        };
+        let excluded = variant.exclude.iter().filter(excludes_none);
+        let named = ranks.chain(alphas).chain(excluded.map(|it| ("lora.exclude", it)));
+        let named = named.map(|(key, entry)| (key, entry.clone()));
+        let missing =
+            |layer: &&usize| !adapted.iter().any(|name| self.layer_of(name) == Some(**layer));
+        let layers = variant.layers.iter().flatten().filter(missing);
+        named.chain(layers.map(|layer| ("lora.layers", layer.to_string()))).collect()
+    }
+
     /// True if the module `name` is trained whole and saved with the adapters: it, or one that it's in, has a name that ends so, in the midst of a word
     /// too.
     pub fn is_saved(&self, name: &str) -> bool {
@@ -92,13 +114,16 @@ impl<'a> Matching<'a> {
     }
 
     fn is_of_a_chosen_layer(&self, name: &str) -> bool {
-        let variant = &self.lora.variant;
-        let Some(layers) = &variant.layers else { return true };
-        let found = match variant.layers_pattern.as_slice() {
+        let Some(layers) = &self.lora.variant.layers else { return true };
+        self.layer_of(name).is_some_and(|layer| layers.contains(&layer))
+    }
+
+    /// The number of the layer that a module is of, if it's of one.
+    fn layer_of(&self, name: &str) -> Option<usize> {
+        match self.lora.variant.layers_pattern.as_slice() {
             [] => self.layer(ANY_LAYER, name),
             list => list.iter().find_map(|pattern| self.layer(&layer_of(pattern), name)),
-        };
-        found.is_some_and(|layer| layers.contains(&layer))
+        }
     }
 
     fn layer(&self, pattern: &str, name: &str) -> Option<usize> {

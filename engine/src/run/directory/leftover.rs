@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{SAMPLES, plan_file};
 use crate::profile;
 use crate::run::{lock, metrics};
-use crate::weights::source::{RUN_SETTINGS, is_run};
+use crate::weights::{RUN_SETTINGS, is_run};
 
 /// Folder of checkpoints in a run directory.
 const CHECKPOINTS: &str = "checkpoints";
