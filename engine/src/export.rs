@@ -57,6 +57,7 @@ pub fn export(path: &Path, said: &Settings, form: Form, out: &Path) -> Result<()
     let source = Source::open(path)?;
     let settings = source.settings(said)?;
     let places = Places::of(&settings);
+    let source = source.with_head_of(&places)?;
     let model = source.config.build(1)?;
     let list = model.parameters();
     let started_from = match &places.adapters {

@@ -76,6 +76,7 @@ impl Loaded {
     pub fn open(path: &Path, said: &Settings) -> Result<Self> {
         let source = Source::open(path)?;
         let mut settings = source.settings(said)?;
+        let source = source.with_head_of(&Places::of(&settings))?;
         // Nothing is learned here.
         settings.train.teacher = None;
         let asked = settings.data.tokenizer.as_deref();

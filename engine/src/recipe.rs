@@ -373,9 +373,7 @@ impl Recipe {
         notes.extend(length::note_on_evaluations(&recipe.record));
         notes.extend(step::note_on_adapters(&recipe.step.config)?);
         if let Start::Model(source) = &recipe.start {
-            notes.extend(source.made_anew(&recipe.step.config)?);
-            #[cfg(not(target_family = "wasm"))]
-            notes.extend(source.note_on_quantized(&recipe.step.config)?);
+            notes.extend(source.notes_on_start(&recipe.step.config)?);
         }
         Ok(Self {
             notes,

@@ -32,6 +32,8 @@ mod config;
 pub(crate) mod frozen;
 mod given;
 mod grown;
+#[cfg(not(target_family = "wasm"))]
+mod heads;
 pub(crate) mod hub;
 pub mod preprocessor;
 #[cfg(not(target_family = "wasm"))]

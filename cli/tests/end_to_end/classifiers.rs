@@ -178,3 +178,30 @@ fn labelled_rows_are_evaluated_on_others() {
         assert_eq!(json(&ok(dir.path(), words))["loss"], trained["heldout_loss"], "{words}");
     }
 }
+
+/// PEFT's way of classifying: the base continues texts, and its head for classes lies with the adapters.
+#[test]
+fn adapters_with_a_head_classify_beside_a_model_that_continues_texts() {
+    let dir = folder();
+    let rows = fs::read_to_string(dir.path().join("rows.jsonl")).unwrap();
+    let rows = rows.replace("\"praise\"", "0").replace("\"blame\"", "1");
+    fs::write(dir.path().join("numbers.jsonl"), rows).unwrap();
+    let words = format!(
+        "train --init base --data numbers.jsonl --lora-rank 4 --set model.classes=2 {QUICK} --steps 6 --lr 1e-2 --out a --json"
+    );
+    let trained = json(&ok(dir.path(), &words));
+    assert_eq!(file(&dir, "a/checkpoints/step-6/adapter_config.json")["task_type"], "SEQ_CLS");
+    let beside = "--lora-init a/checkpoints/step-6 --threads 1 --device cpu";
+    let scored = json(&ok(dir.path(), &format!("eval base --data numbers.jsonl {beside} --json")));
+    let loss = |scored: &Value, name: &str| scored[name].as_f64().unwrap();
+    let (found, expected) = (loss(&scored, "loss"), loss(&trained, "heldout_loss"));
+    assert!((found - expected).abs() < 1e-6, "{scored}, {trained}");
+    let own = stdout(&ok(dir.path(), "eval a --predict text.txt --json"));
+    let of_base = stdout(&ok(dir.path(), &format!("eval base --predict text.txt {beside} --json")));
+    assert_eq!(own.replace("\"model\":\"a", ""), of_base.replace("\"model\":\"base", ""));
+    ok(dir.path(), "export base merged --merge --lora-init a/checkpoints/step-6");
+    let class = &file(&dir, "merged/config.json")["architectures"][0];
+    assert_eq!(class, "LlamaForSequenceClassification");
+    let merged = json(&ok(dir.path(), "eval merged --data numbers.jsonl --json"));
+    assert!((loss(&merged, "loss") - expected).abs() < 1e-5, "{merged}, {trained}");
+}

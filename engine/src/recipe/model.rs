@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::anyhow;
 #[cfg(not(target_family = "wasm"))]
-use tightrope_data::{Classes, Tokenizer};
+use tightrope_data::Classes;
 use tightrope_data::{ImageDataset, ImageShape, RowFormat};
 use tightrope_nn::defaults::{self, Sizes};
 use tightrope_nn::{Architecture, BertConfig, ClassifierConfig, ModelConfig, VitConfig};
@@ -245,22 +245,13 @@ fn classifier(
 #[cfg(not(target_family = "wasm"))]
 fn padding(settings: &Settings, vocab: usize) -> Result<Option<usize>> {
     let asked = settings.data.tokenizer.as_deref();
-    let of_tokenizer = |tokenizer: &Tokenizer| {
-        let id = tokenizer.padding().or(tokenizer.eos());
-        id.map(|id| id as usize)
-    };
-    let Some(init) = &settings.model.init else {
-        let named = asked.or(corpus::of_vocabulary(settings, vocab)?);
-        let tokenizer = named.map(tokenizer::named).transpose()?;
-        return Ok(tokenizer.as_ref().and_then(of_tokenizer));
-    };
-    let source = Source::open(init)?;
-    let file = source.config_file()?.unwrap_or_default();
-    if let Some(id) = file["pad_token_id"].as_u64() {
-        return Ok(usize::try_from(id).ok());
+    if let Some(init) = &settings.model.init {
+        return Source::open(init)?.padding(asked);
     }
-    let tokenizer = source.tokenizer_beside(asked)?;
-    Ok(tokenizer.as_ref().and_then(of_tokenizer))
+    let named = asked.or(corpus::of_vocabulary(settings, vocab)?);
+    let tokenizer = named.map(tokenizer::named).transpose()?;
+    let id = tokenizer.and_then(|tokenizer| tokenizer.padding().or(tokenizer.eos()));
+    Ok(id.map(|id| id as usize))
 }
 
 /// A vision transformer, with the sizes of `base` where none are set. A new one has the data's classes, and where neither

@@ -57,6 +57,20 @@ fn of_base(name: &str) -> Option<String> {
     (!is_adapter).then(|| name.replace(OF_BASE, "."))
 }
 
+/// Classes that the adapters in `dir` have a head for, if they classify texts by the last token.
+///
+/// # Errors
+/// Files that can't be read.
+#[cfg(not(target_family = "wasm"))]
+pub(super) fn classes_of(dir: &Path) -> anyhow::Result<Option<usize>> {
+    if file_in(dir)?["task_type"] != "SEQ_CLS" {
+        return Ok(None);
+    }
+    let weights = tensors_in(dir)?;
+    let head = weights.get("base_model.model.score.weight");
+    Ok(head.and_then(|head| head.shape.first().copied()))
+}
+
 /// What the adapters in `dir` are.
 ///
 /// # Errors

@@ -54,9 +54,10 @@ impl Frozen<'_> {
             Self::Seed(seed) => return Ok(Open::Seed(*seed)),
         };
         // A head that a run of adapters made anew lies with them.
-        let matched = |names: Vec<&str>| match self {
-            Self::Elsewhere(_) => Import::starting(model, names),
-            _ => Import::new(model, names),
+        let lies_beside = matches!(self, Self::Elsewhere(_)) || source.head_is_beside;
+        let matched = |names: Vec<&str>| match lies_beside {
+            true => Import::starting(model, names),
+            false => Import::new(model, names),
         };
         let grown = source.grown(model, places)?;
         Ok(match &source.checkpoint {

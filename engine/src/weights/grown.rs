@@ -51,6 +51,12 @@ impl Source {
 }
 
 impl Grown {
+    /// The number of rows that the model has more.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn count(&self) -> usize {
+        self.to - self.from
+    }
+
     /// A tensor's shape and values, with the rows that it lacks.
     pub(crate) fn extend(
         &self,

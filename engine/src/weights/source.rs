@@ -57,6 +57,8 @@ pub struct Source {
     pub checkpoint: Option<Checkpoint>,
     /// Newer checkpoints that were passed over as damaged, one line each.
     pub notes: Vec<String>,
+    /// True if the head of [`Source::config`] is in the file of adapters, and not in this model's.
+    pub(super) head_is_beside: bool,
 }
 
 impl Source {
@@ -88,7 +90,13 @@ impl Source {
             return Self::of_checkpoint(checkpoint, Vec::new());
         }
         let config = config::read(path)?;
-        Ok(Self { dir: path.to_owned(), config, checkpoint: None, notes: Vec::new() })
+        Ok(Self {
+            dir: path.to_owned(),
+            config,
+            checkpoint: None,
+            notes: Vec::new(),
+            head_is_beside: false,
+        })
     }
 
     /// The model of a checkpoint that is open, and what there is to tell of it.
@@ -102,7 +110,7 @@ impl Source {
             .with_context(|| format!("the model in `{}` can't be read", dir.display()))
             .help("use the version of tightrope that wrote this checkpoint")?;
         config.check()?;
-        Ok(Self { dir, config, checkpoint: Some(checkpoint), notes })
+        Ok(Self { dir, config, checkpoint: Some(checkpoint), notes, head_is_beside: false })
     }
 
     /// Sets every weight of `trainer`, which is one of this model. Frozen weights that adapters are beside come from
@@ -171,10 +179,21 @@ impl Source {
         )))
     }
 
+    /// Notes for a run of `config` that starts from this model.
+    ///
+    /// # Errors
+    /// As [`Source::made_anew`].
+    pub(crate) fn notes_on_start(&self, config: &TrainerConfig) -> Result<Vec<String>> {
+        let anew = self.made_anew(config)?.into_iter();
+        #[cfg(not(target_family = "wasm"))]
+        let anew = anew.chain(self.note_on_quantized(config)?).chain(self.note_on_added(config)?);
+        Ok(anew.collect())
+    }
+
     fn fill(&self, trainer: &mut Trainer, places: &Places, starting: bool) -> Result<()> {
         match self.base() {
             None => {
-                self.load_weights(trainer, places, starting)?;
+                self.load_weights(trainer, places, starting || self.head_is_beside)?;
                 return match &places.adapters {
                     Some(dir) => adapters::start_from(dir, trainer, self),
                     None => Ok(()),
