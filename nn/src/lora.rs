@@ -205,7 +205,7 @@ impl Lora {
     /// Entries of the rank and alpha patterns, of what is excluded and of the layers that no module of a model has: the settings, and the entries.
     ///
     /// # Errors
-    /// [`Error::Setting`] for what is no regular expression.
+    /// A pattern that is no regular expression.
     pub fn unmatched(&self, list: &[Parameter]) -> Result<Vec<(&'static str, String)>> {
         let matching = Matching::of(self)?;
         let all: Vec<&str> = modules(list).map(|module| module.name).collect();
