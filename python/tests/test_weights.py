@@ -92,7 +92,7 @@ def test_what_one_trainer_exports_another_begins_with(tmp_path):
 def test_weights_to_begin_with_that_do_not_fit_are_refused(tmp_path):
     given = state()
     wrong = [
-        ({**given, "up.wieght": given["up.weight"]}, "has no `up.wieght`"),
+        ({**given, "up.wieght": given["up.weight"].copy()}, "has no `up.wieght`"),
         ({name: it for name, it in given.items() if name != "up.bias"}, "it lacks `up.bias`"),
         ({**given, "up.weight": given["up.weight"].T}, r"`up.weight` has shape \(5, 3\), and the array given has shape \(3, 5\)"),
         ({**given, "up.bias": np.full(5, np.nan)}, r"`up.bias` at \[0\] is nan"),

@@ -1,8 +1,10 @@
 //! Commands of a task: run, their output shown or kept, their tests and their processor time counted.
 
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Write};
+use std::iter;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -111,7 +113,8 @@ impl Shell {
         command: &Command,
         mut line_by_line: impl FnMut(&mut Self, &str),
     ) -> anyhow::Result<()> {
-        let shown = format!("{command:?}");
+        let words = iter::once(command.get_program()).chain(command.get_args());
+        let shown = words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ");
         let mut command = copy(command);
         let (reader, writer) = io::pipe()?;
         if self.draw == Draw::All {

@@ -196,9 +196,11 @@ fn adapters_with_a_head_classify_beside_a_model_that_continues_texts() {
     let loss = |scored: &Value, name: &str| scored[name].as_f64().unwrap();
     let (found, expected) = (loss(&scored, "loss"), loss(&trained, "heldout_loss"));
     assert!((found - expected).abs() < 1e-6, "{scored}, {trained}");
-    let own = stdout(&ok(dir.path(), "eval a --predict text.txt --json"));
-    let of_base = stdout(&ok(dir.path(), &format!("eval base --predict text.txt {beside} --json")));
-    assert_eq!(own.replace("\"model\":\"a", ""), of_base.replace("\"model\":\"base", ""));
+    // Within the contexts of both.
+    fs::write(dir.path().join("short.txt"), "the film was good").unwrap();
+    let own = json(&ok(dir.path(), "eval a --predict short.txt --json"));
+    let of_base = json(&ok(dir.path(), &format!("eval base --predict short.txt {beside} --json")));
+    assert_eq!(own["predictions"], of_base["predictions"]);
     ok(dir.path(), "export base merged --merge --lora-init a/checkpoints/step-6");
     let class = &file(&dir, "merged/config.json")["architectures"][0];
     assert_eq!(class, "LlamaForSequenceClassification");
