@@ -11,12 +11,14 @@ impl Source {
     /// # Errors
     /// Adapters or a tokenizer that can't be read.
     pub(crate) fn with_head_of(mut self, places: &Places) -> Result<Self> {
-        let (Architecture::Language(decoder), Some(dir)) = (&self.config, &places.adapters) else {
+        // A run's own adapters say by its settings what they are for, and those that it began with may be gone.
+        let adapters = places.adapters.as_ref().filter(|_| self.base().is_none());
+        let (Architecture::Language(decoder), Some(dir)) = (&self.config, adapters) else {
             return Ok(self);
         };
         let classes =
             adapters::classes_of(dir).map_err(|error| Error::usage(error, adapters::KIND))?;
-        if let Some(classes) = classes.filter(|_| self.base().is_none()) {
+        if let Some(classes) = classes {
             let padding = self.padding(None)?;
             let decoder = decoder.clone();
             let config = ClassifierConfig { decoder, classes, labels: vec![], padding };
