@@ -229,8 +229,10 @@ fn bind(modules: &Path, name: &str, folder: &Path) -> anyhow::Result<()> {
 fn shrink(shell: &mut Shell, page: &Path, module: &Path) -> anyhow::Result<()> {
     let optimizer = page.join("node_modules").join(".bin").join("wasm-opt");
     let mut command = Command::new(optimizer);
-    // Over and over until nothing more shrinks: compressed, that is the smallest of its levels.
-    shell.run(command.args(FEATURES).args(["-O1", "--converge"]).arg(module).arg("-o").arg(module))
+    // Over and over until nothing more shrinks: compressed, that is the smallest of its levels. Then what no level does last.
+    command.args(FEATURES).args(["-O1", "--converge"]);
+    command.args(["--dae-optimizing", "--rse", "--vacuum", "--optimize-instructions"]);
+    shell.run(command.arg(module).arg("-o").arg(module))
 }
 
 /// Prints the module's size.
