@@ -2,6 +2,7 @@
 //! `instructions`, `only`, `oracle`, `bench`, `npm`, `picture`, `planning`, `python`, `stranger`, `timed`, `torture`, `web` and `widget`.
 
 mod bench;
+mod cargo;
 mod checks;
 mod counts;
 mod gpu;
@@ -27,7 +28,8 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, ensure};
 
-use crate::shell::Draw;
+use crate::cargo::cargo;
+use crate::shell::{Draw, shown};
 
 const USAGE: &str = "\
 usage: cargo xtask TASK
@@ -144,19 +146,6 @@ fn root() -> PathBuf {
     root
 }
 
-/// The cargo that runs this, without the variables that tell a process its package: crates whose build scripts read them would
-/// be compiled again, and files that other stages run be replaced.
-fn cargo() -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|prefix| text.starts_with(prefix)) {
-            cargo.env_remove(&name);
-        }
-    }
-    cargo
-}
-
 /// Builds `tightrope` in a profile and gives its path.
 fn built(profile: &str) -> anyhow::Result<PathBuf> {
     let words = ["build", "--profile", profile, "--locked", "--package", "tightrope-cli"];
@@ -170,19 +159,19 @@ fn executable(build: &mut Command) -> anyhow::Result<PathBuf> {
         .stderr(std::process::Stdio::inherit())
         .output()
         .context("can't start cargo")?;
-    ensure!(output.status.success(), "{build:?} failed");
+    ensure!(output.status.success(), "{} failed", shown(build));
     // Cargo says where the binary is, wherever the target directory may be.
     let messages = String::from_utf8_lossy(&output.stdout);
     let path = messages.lines().rev().find_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         message["executable"].as_str().map(PathBuf::from)
     });
-    path.with_context(|| format!("{build:?} makes no binary"))
+    path.with_context(|| format!("{} makes no binary", shown(build)))
 }
 
 /// Runs a command and reads the last line of its stdout as an object.
 fn object_of(command: &mut Command) -> anyhow::Result<serde_json::Value> {
-    let shown = format!("{command:?}");
+    let shown = shown(command);
     let output = command
         .stderr(std::process::Stdio::inherit())
         .output()
@@ -191,20 +180,4 @@ fn object_of(command: &mut Command) -> anyhow::Result<serde_json::Value> {
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().last().unwrap_or_default();
     serde_json::from_str(line).with_context(|| format!("{shown} printed no JSON: {line}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_package_is_told_to_cargo() {
-        let own =
-            std::env::vars().map(|(name, _)| name).filter(|name| name == "CARGO_MANIFEST_DIR");
-        assert_eq!(own.count(), 1, "cargo tells a test its package");
-        let cargo = cargo();
-        let removed = |name| cargo.get_envs().any(|(key, value)| key == name && value.is_none());
-        assert!(removed("CARGO_MANIFEST_DIR") && removed("CARGO_PKG_NAME"));
-        assert!(!removed("CARGO_HOME") && !removed("PATH"));
-    }
 }

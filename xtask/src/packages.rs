@@ -7,8 +7,9 @@ use std::process::Command;
 use anyhow::Context as _;
 use serde_json::Value;
 
+use crate::cargo::cargo;
+use crate::root;
 use crate::shell::Shell;
-use crate::{cargo, root};
 
 /// The packages that are built together. Each run of cargo names them, since other sets give third-party crates other features,
 /// and those are compiled again. One is apart: this one, whose tools are its own and which `cargo xtask` has built.

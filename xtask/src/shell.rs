@@ -113,8 +113,7 @@ impl Shell {
         command: &Command,
         mut line_by_line: impl FnMut(&mut Self, &str),
     ) -> anyhow::Result<()> {
-        let words = iter::once(command.get_program()).chain(command.get_args());
-        let shown = words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ");
+        let shown = shown(command);
         let mut command = copy(command);
         let (reader, writer) = io::pipe()?;
         if self.draw == Draw::All {
@@ -133,6 +132,12 @@ impl Shell {
         ensure!(ended.status.success(), "{shown} failed with {}", ended.status);
         Ok(())
     }
+}
+
+/// The words of a command, for messages: without its environment.
+pub fn shown(command: &Command) -> String {
+    let words = iter::once(command.get_program()).chain(command.get_args());
+    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
 }
 
 /// A copy of a command, with its arguments, folder and environment.

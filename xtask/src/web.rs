@@ -12,8 +12,9 @@ use flate2::write::GzEncoder;
 use tiny_http::{Header, Request, Response, Server};
 use wasm_bindgen_cli_support::Bindgen;
 
+use crate::cargo::cargo;
 use crate::shell::Shell;
-use crate::{cargo, packages, root, system};
+use crate::{packages, root, system};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 /// Profile of the workspace's Cargo.toml.

@@ -94,7 +94,7 @@ fn forbidden(dependencies: &BTreeMap<String, Vec<String>>) -> Vec<String> {
 
 /// What cargo says of the workspace.
 fn metadata() -> Value {
-    let output = super::cargo()
+    let output = super::cargo::cargo()
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()

@@ -24,7 +24,7 @@ fn examples_are_short_and_run_for_two_steps() {
     let paths = Draw::of_today().one_of(3, "examples", paths);
     let name = |path: &Path| path.file_stem().expect("a name").to_owned();
     // Of the packages that are tested, so that crates have the features that they have in tests, and are not built again.
-    let built = super::cargo()
+    let built = super::cargo::cargo()
         .args(["build", "--quiet", "--offline", "--workspace"])
         .args(["--exclude", "xtask", "--target-dir"])
         .arg(target)

@@ -54,7 +54,7 @@ fn build() -> PathBuf {
         [format!("opt-level={level}"), "debug=false".to_owned(), "codegen-units=16".to_owned()]
             .map(|setting| format!("--config={profile}.{setting}"))
     };
-    let built = super::cargo()
+    let built = super::cargo::cargo()
         .args(["build", "--quiet", "--offline", "--manifest-path"])
         .arg(there.join("Cargo.toml"))
         .arg("--target-dir")
