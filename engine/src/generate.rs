@@ -44,8 +44,7 @@ use crate::devices::Spec;
 use crate::error::{Error, Help as _, Result};
 use crate::model::Unit;
 use crate::recipe::{
-    Context, Conversations, First, Labelled, LabelledImages, Read, Step, Text, beyond_rows,
-    chat_template,
+    Context, Conversations, First, Labelled, LabelledImages, Reader, Step, Text, beyond_rows,
 };
 use crate::run::{self, Evaluation, Turn, evaluate};
 use crate::settings::{RowFormat, Settings};
@@ -203,7 +202,10 @@ impl Loaded {
         if !settings.on_command_line("data.date") {
             settings.data.date = None;
         }
-        let template = chat_template(&settings, &tokenizer, Some(&self.source), First::Said);
+        let model = Some(&self.source);
+        let reader =
+            Reader { settings: &settings, tokenizer: &tokenizer, model, first: First::Said };
+        let template = reader.template();
         let ends = self.source.generation()?.ends;
         Ok(Generator { trainer, tokenizer, template, ends, seed: self.step.config.seed })
     }
@@ -216,7 +218,10 @@ impl Loaded {
         let tokenizer = self.tokenizer.take();
         let source = &self.source;
         let mut data = self.settings.data.clone();
-        let read = |tokenizer| Read::of(&self.settings, tokenizer, Some(source), First::Said);
+        let read = |tokenizer: &Tokenizer| {
+            let (settings, model) = (&self.settings, Some(source));
+            Reader { settings, tokenizer, model, first: First::Said }.read()
+        };
         if !data.validation.is_empty() && !self.settings.on_command_line("data.files") {
             data.files = std::mem::take(&mut data.validation);
         }

@@ -87,9 +87,7 @@ pub use labelled::Labelled;
 use piped::Piped;
 pub use planned::Planned;
 #[cfg(not(target_family = "wasm"))]
-pub(crate) use read::template as chat_template;
-#[cfg(not(target_family = "wasm"))]
-pub use read::{First, Read};
+pub use read::{First, Read, Reader};
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use rows::beyond_rows;
 pub use step::{Step, complete};
@@ -523,20 +521,16 @@ impl Recipe {
         brought: &mut Vec<(String, Vec<u8>)>,
         notes: &mut Vec<String>,
     ) -> Result<Box<dyn Batches>> {
-        let asked = settings.data.tokenizer.as_deref();
-        let tokenizer = match start {
-            Start::Checkpoint(source) => {
-                if settings.data.files.is_empty() {
-                    *brought = source.own_texts()?;
-                }
-                source.own_tokenizer(asked)?
-            }
-            _ => corpus::tokenizer(settings, vocab)?,
-        };
+        if let (Start::Checkpoint(source), true) = (start, settings.data.files.is_empty()) {
+            *brought = source.own_texts()?;
+        }
+        let tokenizer = corpus::tokenizer_of(settings, start, vocab)?;
         #[cfg(not(target_family = "wasm"))]
         let first = if start.checkpoint().is_some() { First::Own } else { First::Asked };
         #[cfg(not(target_family = "wasm"))]
-        if let Some(read) = Read::of(settings, &tokenizer, start.source(), first)? {
+        let reader = Reader { settings, tokenizer: &tokenizer, model: start.source(), first };
+        #[cfg(not(target_family = "wasm"))]
+        if let Some(read) = reader.read()? {
             if first == First::Own {
                 read::keeps_template(settings, read.template.as_ref(), &tokenizer)?;
             }

@@ -23,7 +23,7 @@ use tightrope_nn::{Architecture, defaults};
 
 use crate::error::{Error, Help as _, Result};
 use crate::plain;
-use crate::recipe::{Context, First, Read, Text, described};
+use crate::recipe::{Context, First, Reader, Text, described};
 use crate::settings::Settings;
 use crate::units::plural;
 use crate::view::page::escaped;
@@ -114,7 +114,9 @@ impl Shown {
             (None, Some(name)) => tokenizers::named(name)?,
             (None, None) => Tokenizer::Byte,
         };
-        let Some(read) = Read::of(settings, &tokenizer, source.as_ref(), First::Asked)? else {
+        let model = source.as_ref();
+        let reader = Reader { settings, tokenizer: &tokenizer, model, first: First::Asked };
+        let Some(read) = reader.read()? else {
             // Files that have no text to train on say so.
             Text::open(&settings.data, tokenizer, usize::MAX, vec![])?;
             return Err(Error::usage(

@@ -15,6 +15,7 @@ use crate::error::{Error, Help as _, Result};
 use crate::run::{Batches, Epoch, HeldOut, Samples};
 use crate::settings::{self, Settings};
 use crate::units::human_count;
+use crate::weights::Start;
 use crate::weights::source::Source as Weights;
 use crate::weights::tokenizer as tokenizers;
 
@@ -315,6 +316,17 @@ pub(crate) fn tokenizer(settings: &Settings, vocab: usize) -> Result<Tokenizer> 
         fits(&tokenizer, vocab, settings.model.init.is_some())?;
     }
     Ok(tokenizer)
+}
+
+/// The tokenizer of a run: that of the checkpoint that it goes on from, else as [`tokenizer`].
+///
+/// # Errors
+/// A tokenizer that can't be read, or has more tokens than the model.
+pub(super) fn tokenizer_of(settings: &Settings, start: &Start, vocab: usize) -> Result<Tokenizer> {
+    match start {
+        Start::Checkpoint(source) => source.own_tokenizer(settings.data.tokenizer.as_deref()),
+        _ => tokenizer(settings, vocab),
+    }
 }
 
 /// The tokenizer for the text of a new model where the settings, unfilled, name none: that of published weights, where its

@@ -77,10 +77,7 @@ pub(super) fn of_decoder(
     opened_texts: Option<LabelledTexts>,
     notes: &mut Vec<String>,
 ) -> Result<Box<dyn Batches>> {
-    let tokenizer = match start {
-        Start::Checkpoint(source) => source.own_tokenizer(settings.data.tokenizer.as_deref())?,
-        _ => corpus::tokenizer(settings, model.decoder.vocab)?,
-    };
+    let tokenizer = corpus::tokenizer_of(settings, start, model.decoder.vocab)?;
     let described = (Classifies::of_decoder(model), model.decoder.context);
     opened(settings, described, (opened_texts, tokenizer), notes)
 }

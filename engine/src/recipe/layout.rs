@@ -5,7 +5,7 @@ use tightrope_nn::Architecture;
 
 use super::labelled;
 use super::model::Described;
-use super::{First, Read, chats, corpus};
+use super::{First, Reader, chats, corpus};
 use crate::classifies::Classifies;
 use crate::error::Result;
 use crate::run::Batches as _;
@@ -56,8 +56,13 @@ impl Layout {
                 settings.data.tokenizer = settings.data.tokenizer.take().or(own.map(str::to_owned));
                 let tokenizer = corpus::tokenizer(settings, model.vocab)?;
                 let source = settings.model.init.as_deref().map(Source::open).transpose()?;
-                let read = Read::of(settings, &tokenizer, source.as_ref(), First::Asked)?;
-                let Some(read) = read else { return Ok(()) };
+                let reader = Reader {
+                    settings,
+                    tokenizer: &tokenizer,
+                    model: source.as_ref(),
+                    first: First::Asked,
+                };
+                let Some(read) = reader.read()? else { return Ok(()) };
                 settings.data.format = Some(read.format);
                 self.shorter =
                     chats::laid_out(settings, &read, tokenizer, (model.context, model.vocab))?

@@ -249,9 +249,7 @@ fn padding(settings: &Settings, vocab: usize) -> Result<Option<usize>> {
         return Source::open(init)?.padding(asked);
     }
     let named = asked.or(corpus::of_vocabulary(settings, vocab)?);
-    let tokenizer = named.map(tokenizer::named).transpose()?;
-    let id = tokenizer.and_then(|tokenizer| tokenizer.padding().or(tokenizer.eos()));
-    Ok(id.map(|id| id as usize))
+    Ok(named.map(tokenizer::named).transpose()?.as_ref().and_then(tokenizer::padding))
 }
 
 /// A vision transformer, with the sizes of `base` where none are set. A new one has the data's classes, and where neither

@@ -32,18 +32,26 @@ pub enum First {
     Own,
 }
 
-impl Read {
-    /// Format and template of the files that the settings name; `None` of texts and token ids. `model` is where the weights come
-    /// from.
+/// Settings, tokenizer and model by which conversations are read.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    /// The settings.
+    pub settings: &'a Settings,
+    /// The tokenizer of the run.
+    pub tokenizer: &'a Tokenizer,
+    /// The model that the weights come from; `None` for a new one.
+    pub model: Option<&'a Weights>,
+    /// The template that is taken first.
+    pub first: First,
+}
+
+impl Reader<'_> {
+    /// Format and template of the files that the settings name; `None` of texts and token ids.
     ///
     /// # Errors
     /// Files whose format can't be told, and a template that isn't there or is malformed.
-    pub fn of(
-        settings: &Settings,
-        tokenizer: &Tokenizer,
-        model: Option<&Weights>,
-        first: First,
-    ) -> Result<Option<Self>> {
+    pub fn read(self) -> Result<Option<Read>> {
+        let Self { settings, tokenizer, first, .. } = self;
         let data = &settings.data;
         let format =
             row_format(&data.files, data.format.unwrap_or_default(), data.text_key.as_deref())?;
@@ -94,7 +102,7 @@ impl Read {
             return Err(settings.error(&["data.format"], message.to_owned(), help).into());
         }
         let mut notes = Vec::new();
-        let mut template = template(settings, tokenizer, model, first)?;
+        let mut template = self.template()?;
         if template.is_none() && format == RowFormat::Alpaca {
             template =
                 ChatTemplate::find(Some("alpaca"), &TemplateFiles::default(), tokenizer, None)?;
@@ -108,61 +116,55 @@ impl Read {
                         writes each in the same way whatever follows";
             notes.push(note.to_owned());
         }
-        Ok(Some(Self { format, template, notes }))
+        Ok(Some(Read { format, template, notes }))
     }
-}
 
-/// The template by which a model is spoken to, where it has one or one is named.
-///
-/// # Errors
-/// A template that isn't there or is malformed.
-pub fn template(
-    settings: &Settings,
-    tokenizer: &Tokenizer,
-    model: Option<&Weights>,
-    first: First,
-) -> Result<Option<ChatTemplate>> {
-    let data = &settings.data;
-    let beside = templates_of(settings, tokenizer, model, first)?;
-    let trained_by =
-        beside.default.is_some() && model.is_some_and(|model| model.checkpoint.is_some());
-    let own = match first {
-        First::Asked => false,
-        First::Said => trained_by && !settings.on_command_line("data.chat_template"),
-        First::Own => trained_by,
-    };
-    let asked = data.chat_template.as_deref().filter(|_| !own);
-    Ok(ChatTemplate::find(asked, &beside, tokenizer, data.date.as_deref())?)
-}
-
-/// The templates of the tokenizer that is asked for, else those of the model. Of a tokenizer that is read without a name, those in its
-/// `tokenizer_config.json` aren't among them.
-fn templates_of(
-    settings: &Settings,
-    tokenizer: &Tokenizer,
-    model: Option<&Weights>,
-    first: First,
-) -> Result<TemplateFiles> {
-    let own = model.map(Weights::chat_templates).transpose()?.unwrap_or_default();
-    let is_new = match first {
-        First::Asked => true,
-        First::Said => settings.on_command_line("data.tokenizer"),
-        First::Own => false,
-    };
-    let asks = is_new || model.is_none_or(|model| model.checkpoint.is_none());
-    let Some(name) = settings.data.tokenizer.as_deref().filter(|_| asks) else { return Ok(own) };
-    let asked = tokenizers::folder(name).map(templates::of_directory).transpose()?;
-    let asked = asked.unwrap_or_default();
-    if !asked.is_empty() {
-        return Ok(asked);
+    /// The chat template: the one that is named, else the model's, if it has one.
+    ///
+    /// # Errors
+    /// A template that isn't there or is malformed.
+    pub fn template(self) -> Result<Option<ChatTemplate>> {
+        let Self { settings, tokenizer, model, first } = self;
+        let data = &settings.data;
+        let beside = self.templates()?;
+        let trained_by =
+            beside.default.is_some() && model.is_some_and(|model| model.checkpoint.is_some());
+        let own = match first {
+            First::Asked => false,
+            First::Said => trained_by && !settings.on_command_line("data.chat_template"),
+            First::Own => trained_by,
+        };
+        let asked = data.chat_template.as_deref().filter(|_| !own);
+        Ok(ChatTemplate::find(asked, &beside, tokenizer, data.date.as_deref())?)
     }
-    let in_config = TemplateFiles::of_tokenizer(tokenizer)?;
-    match model {
-        Some(model) if in_config.is_empty() && own.is_empty() && model.has_tokenizer() => {
-            Ok(TemplateFiles::of_tokenizer(&model.tokenizer(None)?)?)
+
+    /// The chat templates of the tokenizer that the settings name, else those of the model. Without a name, those in the tokenizer's own
+    /// `tokenizer_config.json` are left to [`ChatTemplate::find`].
+    fn templates(self) -> Result<TemplateFiles> {
+        let Self { settings, tokenizer, model, first } = self;
+        let own = model.map(Weights::chat_templates).transpose()?.unwrap_or_default();
+        let is_new = match first {
+            First::Asked => true,
+            First::Said => settings.on_command_line("data.tokenizer"),
+            First::Own => false,
+        };
+        let asks = is_new || model.is_none_or(|model| model.checkpoint.is_none());
+        let Some(name) = settings.data.tokenizer.as_deref().filter(|_| asks) else {
+            return Ok(own);
+        };
+        let asked = tokenizers::folder(name).map(templates::of_directory).transpose()?;
+        let asked = asked.unwrap_or_default();
+        if !asked.is_empty() {
+            return Ok(asked);
         }
-        _ if in_config.is_empty() => Ok(own),
-        _ => Ok(in_config),
+        let in_config = TemplateFiles::of_tokenizer(tokenizer)?;
+        match model {
+            Some(model) if in_config.is_empty() && own.is_empty() && model.has_tokenizer() => {
+                Ok(TemplateFiles::of_tokenizer(&model.tokenizer(None)?)?)
+            }
+            _ if in_config.is_empty() => Ok(own),
+            _ => Ok(in_config),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use tightrope_nn::{Architecture, ClassifierConfig, Kind, TrainerConfig};
 
-use super::{Places, Source, adapters};
+use super::{Places, Source, adapters, tokenizer};
 use crate::error::{Error, Result};
 
 impl Source {
@@ -37,9 +37,7 @@ impl Source {
         if let Some(id) = file["pad_token_id"].as_u64() {
             return Ok(usize::try_from(id).ok());
         }
-        let tokenizer = self.tokenizer_beside(asked)?;
-        let id = tokenizer.and_then(|tokenizer| tokenizer.padding().or(tokenizer.eos()));
-        Ok(id.map(|id| id as usize))
+        Ok(self.tokenizer_beside(asked)?.as_ref().and_then(tokenizer::padding))
     }
 
     /// A note on the rows that `config` adds to the embedding of this model, which adapters leave as they begin.

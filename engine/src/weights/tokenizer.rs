@@ -18,6 +18,12 @@ pub fn vocab_size(name: &str) -> Result<usize> {
     Ok(named(name)?.vocab_size())
 }
 
+/// The token that fills up texts: the tokenizer's padding, else the one that ends a text.
+#[cfg(not(target_family = "wasm"))]
+pub(crate) fn padding(tokenizer: &Tokenizer) -> Option<usize> {
+    tokenizer.padding().or(tokenizer.eos()).map(|id| id as usize)
+}
+
 /// The folder of the files of the tokenizer called `name`; `None` for one that is built in.
 pub fn folder(name: &str) -> Option<&Path> {
     let path = Path::new(name);
