@@ -226,7 +226,7 @@ fn described(
     let tokenizer = source.tokenizer_beside(asked)?;
     let mut own = tokenizer.as_ref().map(Tokenizer::files).unwrap_or_default();
     if let Some(folder) = asked.filter(|_| !source.has_tokenizer()).and_then(tokenizers::folder) {
-        own.extend(templates::packed(&templates::of_directory(folder)?)?);
+        own.extend(templates::packed(&templates::read_files(folder)?)?);
     }
     companions::keep_tokenizer_of(&mut files, &own);
     if let Some(Tokenizer::Gpt2(gpt2)) = &tokenizer {

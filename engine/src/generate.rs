@@ -254,14 +254,14 @@ impl Loaded {
                 let classifies = Classifies::of_decoder(model);
                 let labelled = labelled(classifies, model.decoder.context, tokenizer)?;
                 tokens = Some(labelled.context());
-                notes.extend(labelled.cut_note());
+                notes.extend(labelled.truncation_note());
                 Data::Labelled(Box::new(labelled))
             }
             (Architecture::Bert(model), tokenizer) => {
                 if let Some(classifies) = Classifies::of_encoder(model) {
                     let labelled = labelled(classifies, model.context, tokenizer)?;
                     tokens = Some(labelled.context());
-                    notes.extend(labelled.cut_note());
+                    notes.extend(labelled.truncation_note());
                     Data::Labelled(Box::new(labelled))
                 } else {
                     let texts = if data.files.is_empty() { source.own_texts()? } else { vec![] };
@@ -280,7 +280,7 @@ impl Loaded {
                             Conversations::open(&data, &read, tokenizer, context, model.vocab)?;
                         chats.refer_to_model(source)?;
                         tokens = Some(chats.context());
-                        notes.extend(chats.cut_notes());
+                        notes.extend(chats.truncation_notes());
                         Data::Chats(Box::new(chats))
                     }
                     None => Data::Text(Box::new(Text::open(&data, tokenizer, model.vocab, texts)?)),

@@ -524,7 +524,7 @@ impl Recipe {
         if let (Start::Checkpoint(source), true) = (start, settings.data.files.is_empty()) {
             *brought = source.own_texts()?;
         }
-        let tokenizer = corpus::tokenizer_of(settings, start, vocab)?;
+        let tokenizer = corpus::run_tokenizer(settings, start, vocab)?;
         #[cfg(not(target_family = "wasm"))]
         let first = if start.checkpoint().is_some() { First::Own } else { First::Asked };
         #[cfg(not(target_family = "wasm"))]

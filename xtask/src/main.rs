@@ -29,7 +29,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, ensure};
 
 use crate::cargo::cargo;
-use crate::shell::{Draw, shown};
+use crate::shell::{Draw, command_line};
 
 const USAGE: &str = "\
 usage: cargo xtask TASK
@@ -159,19 +159,19 @@ fn executable(build: &mut Command) -> anyhow::Result<PathBuf> {
         .stderr(std::process::Stdio::inherit())
         .output()
         .context("can't start cargo")?;
-    ensure!(output.status.success(), "{} failed", shown(build));
+    ensure!(output.status.success(), "{} failed", command_line(build));
     // Cargo says where the binary is, wherever the target directory may be.
     let messages = String::from_utf8_lossy(&output.stdout);
     let path = messages.lines().rev().find_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         message["executable"].as_str().map(PathBuf::from)
     });
-    path.with_context(|| format!("{} makes no binary", shown(build)))
+    path.with_context(|| format!("{} makes no binary", command_line(build)))
 }
 
 /// Runs a command and reads the last line of its stdout as an object.
 fn object_of(command: &mut Command) -> anyhow::Result<serde_json::Value> {
-    let shown = shown(command);
+    let shown = command_line(command);
     let output = command
         .stderr(std::process::Stdio::inherit())
         .output()

@@ -113,7 +113,7 @@ impl Shell {
         command: &Command,
         mut line_by_line: impl FnMut(&mut Self, &str),
     ) -> anyhow::Result<()> {
-        let shown = shown(command);
+        let shown = command_line(command);
         let mut command = copy(command);
         let (reader, writer) = io::pipe()?;
         if self.draw == Draw::All {
@@ -135,7 +135,7 @@ impl Shell {
 }
 
 /// The words of a command, for messages: without its environment.
-pub fn shown(command: &Command) -> String {
+pub fn command_line(command: &Command) -> String {
     let words = iter::once(command.get_program()).chain(command.get_args());
     words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
 }

@@ -230,7 +230,7 @@ fn bind(modules: &Path, name: &str, folder: &Path) -> anyhow::Result<()> {
 fn shrink(shell: &mut Shell, page: &Path, module: &Path) -> anyhow::Result<()> {
     let optimizer = page.join("node_modules").join(".bin").join("wasm-opt");
     let mut command = Command::new(optimizer);
-    // Over and over until nothing more shrinks: compressed, that is the smallest of its levels. Then what no level does last.
+    // Level 1 until the size stays the same: compressed, it's the smallest level. The passes behind it are in no level's end.
     command.args(FEATURES).args(["-O1", "--converge"]);
     command.args(["--dae-optimizing", "--rse", "--vacuum", "--optimize-instructions"]);
     shell.run(command.arg(module).arg("-o").arg(module))

@@ -115,7 +115,7 @@ fn the_best_checkpoint_is_kept_and_named_and_the_rest_is_as_without_it() {
     assert_eq!(saved(&dir.path().join("few")), [2]);
 }
 
-/// The checkpoint that a run goes on from was deleted for a worse one, since its evaluation wasn't known.
+/// Regression: the checkpoint that a run resumes from was deleted for a worse one.
 #[test]
 fn a_run_that_is_to_keep_its_best_from_now_on_evaluates_where_it_is() {
     let dir = noise();

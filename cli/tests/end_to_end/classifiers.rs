@@ -157,7 +157,7 @@ fn the_head_is_trained_whole_beside_adapters_as_peft_does() {
     );
 }
 
-/// A labelled folder's split for validation was passed over.
+/// Regression: the validation split of a labelled folder was ignored.
 #[test]
 fn labelled_rows_are_evaluated_on_others() {
     let dir = folder();

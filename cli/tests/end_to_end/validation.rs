@@ -97,7 +97,7 @@ fn splits(answers: [&str; 2]) -> TempDir {
     dir
 }
 
-/// The split that is trained on was scored.
+/// Regression: `eval` scored the training split.
 #[test]
 fn a_folder_is_scored_on_the_split_that_a_run_is_evaluated_on() {
     let dir = splits(["abcdefgh", "xyz"]);
@@ -127,7 +127,7 @@ fn a_folder_is_scored_on_the_split_that_a_run_is_evaluated_on() {
     assert!(cut.contains("1 row is left out"), "{cut}");
 }
 
-/// Pairs were evaluated on a part of themselves alone.
+/// Regression: `--validation` was refused for pairs.
 #[test]
 fn pairs_are_evaluated_on_others_against_the_same_reference() {
     let dir = tempfile::tempdir().unwrap();
@@ -150,7 +150,7 @@ fn pairs_are_evaluated_on_others_against_the_same_reference() {
         let scored = json(&ok(dir.path(), words));
         assert_eq!(scored["loss"], trained["heldout_loss"], "{words}");
     }
-    // A run that goes on knows the reference, which its weights no longer are.
+    // A resumed run reads the reference from its checkpoint, since its weights have changed.
     ok(dir.path(), &format!("{words} --out b"));
     fs::remove_dir_all(dir.path().join("b/checkpoints/step-6")).unwrap();
     let resumed = json(&ok(dir.path(), "train --resume b --json"));

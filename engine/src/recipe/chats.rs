@@ -239,13 +239,13 @@ impl Conversations {
                 plural(merged, "row", "rows")
             ));
         }
-        notes.extend(self.cut_notes());
+        notes.extend(self.truncation_notes());
         notes.push(self.padding_note());
         notes
     }
 
     /// Notes on rows that were cut or left out.
-    pub fn cut_notes(&self) -> Vec<String> {
+    pub fn truncation_notes(&self) -> Vec<String> {
         let Counts { truncated, dropped, .. } = self.chats.counts();
         let context = self.context;
         let mut notes = vec![];

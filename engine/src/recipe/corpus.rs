@@ -322,7 +322,7 @@ pub(crate) fn tokenizer(settings: &Settings, vocab: usize) -> Result<Tokenizer> 
 ///
 /// # Errors
 /// A tokenizer that can't be read, or has more tokens than the model.
-pub(super) fn tokenizer_of(settings: &Settings, start: &Start, vocab: usize) -> Result<Tokenizer> {
+pub(super) fn run_tokenizer(settings: &Settings, start: &Start, vocab: usize) -> Result<Tokenizer> {
     match start {
         Start::Checkpoint(source) => source.own_tokenizer(settings.data.tokenizer.as_deref()),
         _ => tokenizer(settings, vocab),

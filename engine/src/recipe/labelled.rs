@@ -77,7 +77,7 @@ pub(super) fn of_decoder(
     opened_texts: Option<LabelledTexts>,
     notes: &mut Vec<String>,
 ) -> Result<Box<dyn Batches>> {
-    let tokenizer = corpus::tokenizer_of(settings, start, model.decoder.vocab)?;
+    let tokenizer = corpus::run_tokenizer(settings, start, model.decoder.vocab)?;
     let described = (Classifies::of_decoder(model), model.decoder.context);
     opened(settings, described, (opened_texts, tokenizer), notes)
 }
@@ -166,7 +166,7 @@ impl Labelled {
     pub fn notes(&self) -> Vec<String> {
         let context = self.context;
         let notes = self.context_note.iter().chain(&self.classes_note).cloned();
-        let mut notes: Vec<String> = notes.chain(self.cut_note()).collect();
+        let mut notes: Vec<String> = notes.chain(self.truncation_note()).collect();
         let places = (self.rows.len() * context).max(1) as f64;
         let padding = 1.0 - self.rows.tokens() as f64 / places;
         let mut note = format!("{:.1} % of the positions are padding", 100.0 * padding);
@@ -183,7 +183,7 @@ impl Labelled {
     }
 
     /// A note on rows that were cut, if some were.
-    pub fn cut_note(&self) -> Option<String> {
+    pub fn truncation_note(&self) -> Option<String> {
         let (cut, context) = (self.rows.cut(), self.context);
         let rows = plural(cut, "row is", "rows are");
         (cut > 0).then(|| format!("{rows} cut to the context of {context} tokens"))

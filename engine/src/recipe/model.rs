@@ -249,7 +249,7 @@ fn padding(settings: &Settings, vocab: usize) -> Result<Option<usize>> {
         return Source::open(init)?.padding(asked);
     }
     let named = asked.or(corpus::of_vocabulary(settings, vocab)?);
-    Ok(named.map(tokenizer::named).transpose()?.as_ref().and_then(tokenizer::padding))
+    Ok(named.map(tokenizer::named).transpose()?.as_ref().and_then(tokenizer::padding_id))
 }
 
 /// A vision transformer, with the sizes of `base` where none are set. A new one has the data's classes, and where neither

@@ -152,7 +152,7 @@ impl Reader<'_> {
         let Some(name) = settings.data.tokenizer.as_deref().filter(|_| asks) else {
             return Ok(own);
         };
-        let asked = tokenizers::folder(name).map(templates::of_directory).transpose()?;
+        let asked = tokenizers::folder(name).map(templates::read_files).transpose()?;
         let asked = asked.unwrap_or_default();
         if !asked.is_empty() {
             return Ok(asked);

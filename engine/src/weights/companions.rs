@@ -249,7 +249,7 @@ impl Source {
     }
 
     fn stored(&self) -> Result<Stored> {
-        let weights = self.tensors().help(HELP)?;
+        let weights = self.open_weights().help(HELP)?;
         Ok(Stored::of(&weights))
     }
 

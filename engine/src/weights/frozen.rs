@@ -66,7 +66,7 @@ impl Frozen<'_> {
                 Open::Checkpoint(matched(weights.names().collect())?, weights, grown)
             }
             None => {
-                let weights = source.tensors()?;
+                let weights = source.open_weights()?;
                 Open::Files(matched(weights.names().collect())?, weights, grown)
             }
         })

@@ -37,7 +37,7 @@ impl Source {
         if let Some(id) = file["pad_token_id"].as_u64() {
             return Ok(usize::try_from(id).ok());
         }
-        Ok(self.tokenizer_beside(asked)?.as_ref().and_then(tokenizer::padding))
+        Ok(self.tokenizer_beside(asked)?.as_ref().and_then(tokenizer::padding_id))
     }
 
     /// A note on the rows that `config` adds to the embedding of this model, which adapters leave as they begin.

@@ -14,7 +14,7 @@ impl Source {
         if self.checkpoint.is_some() {
             return Ok(None);
         }
-        let weights = self.tensors().help("fetch or copy the model again")?;
+        let weights = self.open_weights().help("fetch or copy the model again")?;
         if !weights.is_quantized() {
             return Ok(None);
         }

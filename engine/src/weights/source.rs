@@ -140,7 +140,7 @@ impl Source {
         let model = &*config.model;
         let import = match &self.checkpoint {
             Some(checkpoint) => Import::starting(model, checkpoint.model.names()),
-            None => Import::starting(model, self.tensors().help(HELP)?.names()),
+            None => Import::starting(model, self.open_weights().help(HELP)?.names()),
         };
         let place = || format!("can't load the weights in `{}`", self.dir.display());
         let import = import.with_context(place).help(HELP)?;
@@ -289,7 +289,7 @@ impl Source {
         if let Some(checkpoint) = &self.checkpoint {
             return Ok(weights_fingerprint(checkpoint.model.tensors()));
         }
-        let weights = self.tensors().help("fetch or copy the model again")?;
+        let weights = self.open_weights().help("fetch or copy the model again")?;
         Ok(weights_fingerprint(weights.names().filter_map(|name| weights.get(name))))
     }
 
@@ -318,7 +318,7 @@ impl Source {
             }
             return Ok(());
         }
-        let weights = self.tensors()?;
+        let weights = self.open_weights()?;
         let mut get = |name: &str| Ok(grown.extend(name, weights.require(name)?.to_values()?));
         match starting {
             true => trainer.start_from(weights.names(), &mut get)?,
@@ -331,7 +331,7 @@ impl Source {
     ///
     /// # Errors
     /// Weights that are missing or in a broken file.
-    pub(super) fn tensors(&self) -> anyhow::Result<Weights> {
+    pub(super) fn open_weights(&self) -> anyhow::Result<Weights> {
         let weights = Weights::open(&self.dir)?;
         if !weights.is_quantized() {
             return Ok(weights);
@@ -357,7 +357,7 @@ impl Source {
             let found = checkpoint.model.get(name).or_else(|| checkpoint.model.get(bare));
             return Ok(found.map(|tensor| tensor.to_values()).transpose()?);
         }
-        let weights = self.tensors()?;
+        let weights = self.open_weights()?;
         let found = weights.get(name).or_else(|| weights.get(bare));
         Ok(found.map(|tensor| tensor.to_values()).transpose()?)
     }

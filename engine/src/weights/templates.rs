@@ -22,7 +22,7 @@ impl Source {
     /// # Errors
     /// A file that can't be read, or that isn't UTF-8.
     pub fn chat_templates(&self) -> Result<TemplateFiles> {
-        let Some(checkpoint) = &self.checkpoint else { return of_directory(&self.dir) };
+        let Some(checkpoint) = &self.checkpoint else { return read_files(&self.dir) };
         let default = self.companion(TEMPLATE_FILE)?;
         let default =
             default.map(|bytes| text(&self.dir.join(TEMPLATE_FILE), bytes)).transpose()?;
@@ -38,7 +38,7 @@ impl Source {
 ///
 /// # Errors
 /// A file that can't be read, or that isn't UTF-8.
-pub(crate) fn of_directory(dir: &Path) -> Result<TemplateFiles> {
+pub(crate) fn read_files(dir: &Path) -> Result<TemplateFiles> {
     let file = dir.join(TEMPLATE_FILE);
     let default = file.exists().then(|| read(&file)).transpose()?;
     Ok(TemplateFiles { default, others: of_folder(&dir.join(TEMPLATE_FOLDER))? })

@@ -20,7 +20,7 @@ pub fn vocab_size(name: &str) -> Result<usize> {
 
 /// The token that fills up texts: the tokenizer's padding, else the one that ends a text.
 #[cfg(not(target_family = "wasm"))]
-pub(crate) fn padding(tokenizer: &Tokenizer) -> Option<usize> {
+pub(crate) fn padding_id(tokenizer: &Tokenizer) -> Option<usize> {
     tokenizer.padding().or(tokenizer.eos()).map(|id| id as usize)
 }
 
