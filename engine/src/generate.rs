@@ -207,7 +207,12 @@ impl Loaded {
             Reader { settings: &settings, tokenizer: &tokenizer, model, first: First::Said };
         let template = reader.template();
         let ends = self.source.generation()?.ends;
-        Ok(Generator { trainer, tokenizer, template, ends, seed: self.step.config.seed })
+        let positions = match &self.source.config {
+            Architecture::Language(model) => model.context,
+            _ => trainer.config().decode,
+        };
+        let seed = self.step.config.seed;
+        Ok(Generator { trainer, tokenizer, template, ends, positions, seed })
     }
 
     /// The loss on what is held out, or on everything where nothing is, and the sequence length that it was scored with.
@@ -378,6 +383,8 @@ pub struct Generator {
     template: Result<Option<ChatTemplate>>,
     /// Ids that end a text besides the tokenizer's own.
     ends: Vec<u32>,
+    /// Positions of the model, of which the context may have fewer.
+    positions: usize,
     seed: u64,
 }
 
@@ -462,7 +469,12 @@ impl Generator {
         if length > context {
             return Err(Error::usage(
                 anyhow!("the prompt has {length} tokens, more than the context of {context}"),
-                "shorten the prompt, or raise --context",
+                match self.positions {
+                    most if length <= most => {
+                        format!("shorten the prompt, or give --context {length} or more")
+                    }
+                    most => format!("shorten the prompt: the model has {most} positions"),
+                },
             ));
         }
         let sampling = Sampling { temperature, top_k, top_p, seed: self.seed, draw: 0 };

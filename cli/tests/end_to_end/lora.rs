@@ -261,6 +261,7 @@ fn adapters_that_do_not_fit_are_refused() {
             "h.1.attn.c_attn.lora_B.weight` [96, 4] is missing",
         ),
         (format!("--init {gpt2} --lora-init empty"), 2, "can't read `adapter_config.json`"),
+        (format!("--init {gpt2} --lora-init empty"), 2, "the adapters in `empty` can't be used"),
         (
             format!("--init {llama} --lora-init whole"),
             2,

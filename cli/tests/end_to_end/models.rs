@@ -68,6 +68,10 @@ fn generation_repeats_and_obeys_its_flags() {
     let (code, message) = refused(dir.path(), &words);
     assert_eq!(code, 2, "{message}");
     assert!(message.contains("the prompt has 16 tokens, more than the context of 15"), "{message}");
+    assert!(message.contains("give --context 16 or more"), "{message}");
+    let words = format!("generate longer --prompt {prompt}{prompt}{prompt}");
+    let (_, message) = refused(dir.path(), &words);
+    assert!(message.contains("the model has 32 positions"), "{message}");
     let (code, message) = refused(dir.path(), "generate a --tokenizer nowhere.json");
     assert_eq!(code, 1, "{message}");
 }

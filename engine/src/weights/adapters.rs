@@ -76,8 +76,11 @@ pub(super) fn classes_of(dir: &Path) -> anyhow::Result<Option<usize>> {
 /// # Errors
 /// A directory without a readable [`CONFIG`], or one that asks for something unsupported.
 pub fn config_of(dir: &Path) -> anyhow::Result<Lora> {
-    let unusable = || format!("the adapters in `{}` can't be used", dir.display());
-    Lora::from_peft(&file_in(dir).with_context(unusable)?).with_context(unusable)
+    Lora::from_peft(&file_in(dir)?).with_context(|| unusable(dir))
+}
+
+fn unusable(dir: &Path) -> String {
+    format!("the adapters in `{}` can't be used", dir.display())
 }
 
 /// The [`CONFIG`] in `dir`.
@@ -86,8 +89,11 @@ fn file_in(dir: &Path) -> anyhow::Result<Value> {
         return Err(no_files());
     }
     let text = files::read(&located(dir).join(CONFIG), limits::DESCRIPTION)
-        .with_context(|| format!("can't read `{CONFIG}`"))?;
-    serde_json::from_slice(&text).with_context(|| format!("`{CONFIG}` is not JSON"))
+        .with_context(|| format!("can't read `{CONFIG}`"))
+        .with_context(|| unusable(dir))?;
+    serde_json::from_slice(&text)
+        .with_context(|| format!("`{CONFIG}` is not JSON"))
+        .with_context(|| unusable(dir))
 }
 
 /// The [`CONFIG`] of adapters of `config`, beside a model at `base`. What that of the adapters which a run began with says besides stays as it was.
