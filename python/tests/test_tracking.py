@@ -4,6 +4,7 @@ import json
 import struct
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -114,13 +115,17 @@ def test_weights_and_biases_has_each_step_offline(tiny, tmp_path, monkeypatch):
 
 
 def offline(file):
-    """Configuration and rows of a run that Weights & Biases wrote offline."""
+    """Configuration and rows of a run that Weights & Biases wrote offline, once its service has written the end, at most a minute later."""
     from wandb.proto import wandb_internal_pb2
 
+    deadline = time.monotonic() + 60
+    found = []
+    while not any(record.HasField("exit") for record in found):
+        assert time.monotonic() < deadline, f"{file} has no end, but {len(found)} records"
+        time.sleep(0.05)
+        found = [wandb_internal_pb2.Record.FromString(data) for data in records(file.read_bytes())]
     config, rows = {}, []
-    for data in records(file.read_bytes()):
-        record = wandb_internal_pb2.Record()
-        record.ParseFromString(data)
+    for record in found:
         for update in (*record.run.config.update, *record.config.update):
             config[update.key] = update.value_json.strip('"')
         if record.HasField("history"):
@@ -138,6 +143,8 @@ def records(data):
             at += left
             continue
         length, kind = struct.unpack_from("<HB", data, at + 4)
+        if at + 7 + length > len(data):
+            return
         record += data[at + 7 : at + 7 + length]
         at += 7 + length
         if kind in (1, 4):

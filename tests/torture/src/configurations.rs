@@ -1,25 +1,19 @@
 //! The runs that are tortured: each was made once without any disturbance, to have what others are held against.
 
 use std::fs;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
 use crate::command::{Ended, Orders, Tightrope};
-use crate::power::log;
-use crate::protocol::{Call, Order, Word};
+use crate::protocol::{Order, Word};
 use crate::results::{self, RUN, Results};
 
 /// Steps of a run.
 pub const STEPS: u64 = 10;
 /// The last checkpoint of a run that was ended half-way.
 pub const HALF_WAY: u64 = 6;
-
-/// Runs that are killed, each at another call, until one is between two checkpoints: they are written while training goes on, so that a
-/// call comes sooner in one run and later in another.
-const TRIES: u64 = 64;
 
 /// Flags of every run: a model that takes a moment, saved at every other step so that checkpoints are pruned.
 const TINY: &str = "--data text.txt --layers 1 --channels 16 --heads 2 --context 16 --batch 4 --steps 10 --threads 1 \
@@ -131,8 +125,7 @@ impl Configuration {
 
         let (whole_extent, _) = measured(tightrope, &begin, &whole, &kind.fresh(), &folder)?;
         let found = Results::of(&whole, STEPS)?;
-        let [this, next] = [HALF_WAY, HALF_WAY + 2].map(|step| published(&whole_extent.log, step));
-        end_half_way(tightrope, (&begin, &half), kind, this?..next?)?;
+        end_half_way(tightrope, (&begin, &half), kind)?;
         let (rest_extent, ended) = measured(tightrope, &half, &rest, RESUME, &folder)?;
         found.hold(&rest, &ended.stderr).map_err(|violation| {
             anyhow::anyhow!("undisturbed, it goes on differently: {}", violation.what)
@@ -142,42 +135,25 @@ impl Configuration {
     }
 }
 
-/// Makes a copy of `begin` with a run whose last checkpoint is that of [`HALF_WAY`]: it's killed between two calls. They are about `calls`
-/// where the run makes those that were counted; it makes more where it measures the device again.
+/// Makes a copy of `begin` with a run whose last checkpoint is that of [`HALF_WAY`]: it's killed as that has its name.
 ///
 /// # Errors
-/// No run that was killed between the two checkpoints.
+/// A run that was not.
 fn end_half_way(
     tightrope: &Tightrope,
     (begin, half): (&Path, &Path),
     kind: Kind,
-    calls: Range<u64>,
 ) -> anyhow::Result<()> {
-    let mut found = vec![];
-    let mut stride = (calls.end - calls.start).max(2) / 2;
-    let mut at = calls.start + stride;
-    let mut was_early = None;
-    for _ in 0..TRIES {
-        let _ = fs::remove_dir_all(half);
-        results::copy(begin, half)?;
-        let killed = Orders::at(Order::KillAfter, at);
-        let ended = tightrope.run(half, &kind.fresh(), &killed)?;
-        let last = results::saved(half).last().copied();
-        if ended.is_killed() && last == Some(HALF_WAY) {
-            return Ok(());
-        }
-        found.push((at, last));
-        // A run that has ended was to be killed earlier.
-        let is_early = ended.is_killed() && last.is_none_or(|last| last < HALF_WAY);
-        if was_early.is_some_and(|was| was != is_early) {
-            stride = (stride / 2).max(1);
-        }
-        was_early = Some(is_early);
-        at = if is_early { at + stride } else { at.saturating_sub(stride) };
-    }
-    anyhow::bail!(
-        "none was killed after the checkpoint of step {HALF_WAY}, but (call, last): {found:?}"
-    )
+    results::copy(begin, half)?;
+    let killed = Orders::at(Order::KillAfterCheckpoint, HALF_WAY);
+    let ended = tightrope.run(half, &kind.fresh(), &killed)?;
+    let last = results::saved(half).last().copied();
+    ensure!(
+        ended.is_killed() && last == Some(HALF_WAY),
+        "it was to be killed after the checkpoint of step {HALF_WAY}, but its last is {last:?}: {}",
+        ended.stderr
+    );
+    Ok(())
 }
 
 /// The text that is trained on.
@@ -212,14 +188,4 @@ fn measured(
     ensure!(calls > 50 && allocations > 50, "the shim counts nothing: {calls}, {allocations}");
     let (from, dir) = (from.to_owned(), dir.to_owned());
     Ok((Extent { calls, allocations, took: ended.took, log, from, dir }, ended))
-}
-
-/// The call that gave the checkpoint of a step its name.
-fn published(log: &Path, step: u64) -> anyhow::Result<u64> {
-    let name = format!("/step-{step}");
-    let entries = log::read(log)?;
-    let found = entries.iter().find(|entry| {
-        entry.what == Call::Rename as u32 && entry.paths[1].to_string_lossy().ends_with(&name)
-    });
-    Ok(found.with_context(|| format!("no checkpoint of step {step} was published"))?.call)
 }

@@ -43,6 +43,8 @@ pub enum Order {
     KillBefore,
     /// End the process after the call.
     KillAfter,
+    /// End the process once the checkpoint of step [`Word::At`] has its name.
+    KillAfterCheckpoint,
     /// From then on there's no space on the disk.
     Full,
     /// From then on reading and writing are interrupted or do a part, every other time.
@@ -61,6 +63,7 @@ impl Order {
             Self::Fail,
             Self::KillBefore,
             Self::KillAfter,
+            Self::KillAfterCheckpoint,
             Self::Full,
             Self::Stutter,
             Self::FailAllocation,

@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
 use crate::log::{Entry, bytes, log, path};
 use crate::protocol::Call;
-use crate::{Fate, count, die, fail, fate, memory};
+use crate::{Fate, count, die, fail, fate, is_last_checkpoint, memory};
 
 /// Descriptors above are files; these are what a process prints to.
 const PRINTED: c_int = libc::STDERR_FILENO;
@@ -192,9 +192,13 @@ in_place_of! {
     }
     rename(from: *const c_char, to: *const c_char) -> c_int {
         let entry = |result| of_paths(Call::Rename, result, [0; 2], [from, to]);
-        made(Call::Rename, true, |_| {
+        let result = made(Call::Rename, true, |_| {
             system!(SYS_renameat2, HERE, from, HERE, to, 0)
-        }, entry) as c_int
+        }, entry) as c_int;
+        if result == 0 && is_last_checkpoint(path(to)) {
+            die();
+        }
+        result
     }
     unlink(name: *const c_char) -> c_int {
         unlinkat(HERE, name, 0)

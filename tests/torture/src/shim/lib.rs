@@ -20,7 +20,7 @@ mod memory;
 #[allow(dead_code, reason = "the chamber uses the other half")]
 mod protocol;
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering::Relaxed};
 
@@ -120,6 +120,14 @@ fn fate(call: Call, touches: bool, number: u64) -> Fate {
         }
         _ => Fate::Made,
     }
+}
+
+/// Whether this is the name of the checkpoint after which the process is to end.
+fn is_last_checkpoint(name: &CStr) -> bool {
+    let step = name.to_bytes().rsplit(|byte| *byte == b'/').next();
+    let digits = step.and_then(|step| step.strip_prefix(b"step-"));
+    let step = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+    order() == Order::KillAfterCheckpoint && step == Some(get(Word::At))
 }
 
 fn takes_space(call: Call) -> bool {
