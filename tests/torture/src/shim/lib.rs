@@ -122,7 +122,7 @@ fn fate(call: Call, touches: bool, number: u64) -> Fate {
     }
 }
 
-/// Whether this is the name of the checkpoint after which the process is to end.
+/// True for the name of the checkpoint that ends the process.
 fn is_last_checkpoint(name: &CStr) -> bool {
     let step = name.to_bytes().rsplit(|byte| *byte == b'/').next();
     let digits = step.and_then(|step| step.strip_prefix(b"step-"));
